@@ -9,7 +9,7 @@ import numpy as np
 import bandanna as bd
 from bandanna import environments as worlds
 from bandanna.policies.registry import ALGORITHMS
-from bandanna.policies.theory.base import BOUNDS
+from bandanna.policies.regret_bounds import BOUNDS
 from bandanna.privacy.factorisation import factorise
 from bandanna.protocols.comparison import compare_protocols as compare_protocols
 from bandanna.protocols.comparison import compare_protocols_at_std as invert_protocols

@@ -10,6 +10,7 @@ import pytest
 from scipy import integrate, stats
 
 from bandanna.numeric.exact_sums import RunLengthSizes
+from bandanna.policies.contextual_bounds import linucb_ellipsoid, linucb_lemma
 from bandanna.policies.linear import linucb
 from bandanna.policies.linear.confidence import (
     Confidence,
@@ -23,7 +24,6 @@ from bandanna.policies.linear.confidence import (
     stretched_quantile,
     vector_quantile,
 )
-from bandanna.policies.theory.contextual import linucb_ellipsoid, linucb_lemma
 
 STDS, SIZES, FAILURE = np.array([3.0, 5.0, 9.0]), RunLengthSizes(((40, 3),)), 0.1
 SETTING: dict[str, Any] = {"dim": 3, "failure": FAILURE, "ridge": 0.5, "parameter_bound": 2.0}

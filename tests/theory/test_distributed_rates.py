@@ -7,7 +7,7 @@ import math
 import pytest
 
 from bandanna.policies.registry import compute_bounds, make
-from bandanna.policies.theory.base import BOUNDS
+from bandanna.policies.regret_bounds import BOUNDS
 from bandanna.simulation.engine import simulate
 from bandanna.simulation.environments.population import Population
 

@@ -11,11 +11,11 @@ import pytest
 from numpy.typing import NDArray
 
 from bandanna.numeric.rng import Streams
+from bandanna.policies import contextual_bounds, regret_bounds
 from bandanna.policies.finite.gope import GOPE
 from bandanna.policies.finite.ucb import UCBEpisodes
 from bandanna.policies.linear.linucb import LinUCB
 from bandanna.policies.linear.oful import OFUL
-from bandanna.policies.theory import contextual, finite, linear
 from bandanna.protocols.privacy_model import central, none
 from bandanna.simulation.engine import simulate
 from bandanna.simulation.environments.base import Environment, World
@@ -64,8 +64,8 @@ def test_oful_stays_below_the_proof_of_theorem_5(rho: float) -> None:
 
 @pytest.mark.parametrize(("horizon", "rho"), [(2000, 1.0), (2000, 1e-4), (500, 1e-6)])
 def test_the_hard_family_of_theorem_17_costs_what_it_says(horizon: int, rho: float) -> None:
-    arms, lower = 4, finite.finite_lower(horizon=horizon, n_arms=4, rho=rho)
-    gaps = [finite.hard_gap(horizon=horizon, n_arms=arms, rho=rho), math.sqrt((arms - 1) / (4 * horizon))]
+    arms, lower = 4, regret_bounds.finite_lower(horizon=horizon, n_arms=4, rho=rho)
+    gaps = [regret_bounds.hard_gap(horizon=horizon, n_arms=arms, rho=rho), math.sqrt((arms - 1) / (4 * horizon))]
     policy = UCBEpisodes(n_arms=arms, horizon=horizon, privacy=central(rho=rho), reward_range=(-9.0, 9.0))
     worst = 0.0
     for gap in gaps:
@@ -80,7 +80,7 @@ def test_the_hard_family_of_theorem_17_costs_what_it_says(horizon: int, rho: flo
 
 @pytest.mark.parametrize("horizon", [500, pytest.param(2000, marks=pytest.mark.full), 8000])
 def test_the_best_policies_stay_within_a_constant_of_theorem_17(horizon: int) -> None:
-    lower, gap = finite.finite_lower(horizon=horizon, n_arms=4), math.sqrt(3 / (4 * horizon))
+    lower, gap = regret_bounds.finite_lower(horizon=horizon, n_arms=4), math.sqrt(3 / (4 * horizon))
     policy = UCBEpisodes(n_arms=4, horizon=horizon, reward_range=(-9.0, 9.0), optimism=0.01, privacy=none())
     means = [tuple(2 * gap if arm == raised else gap * (arm == 0) for arm in range(4)) for raised in (None, 1, 2, 3)]
     worst = max(float(simulate(policy, FiniteArms(means=m, reward=WIDE), n_seeds=60).mean()[-1]) for m in means)
@@ -128,12 +128,12 @@ def test_the_hard_family_of_theorem_9_costs_what_it_says(horizon: int, rho: floa
         for signs in product((-1.0, 1.0), repeat=2):
             env = Corners(theta=tuple(size * sign for sign in signs), reward=WIDE)
             worst = max(worst, float(simulate(policy, env, n_seeds=5).mean()[-1]))
-    assert worst >= linear.linear_lower(horizon=horizon, dim=2, rho=rho, as_printed=True)
+    assert worst >= regret_bounds.linear_lower(horizon=horizon, dim=2, rho=rho, as_printed=True)
 
 
 @pytest.mark.parametrize("horizon", [500, pytest.param(2000, marks=pytest.mark.full)])
 def test_the_best_policies_stay_within_a_constant_of_theorem_9(horizon: int) -> None:
-    lower, size = linear.linear_lower(horizon=horizon, dim=2), 1 / math.sqrt(horizon)
+    lower, size = regret_bounds.linear_lower(horizon=horizon, dim=2), 1 / math.sqrt(horizon)
     policy = OFUL(
         dim=2, horizon=horizon, reward_range=(-9.0, 9.0), reward_std=1.0, feature_bound=1.5, width=0.3, privacy=none()
     )
@@ -147,7 +147,7 @@ def test_linucb_stays_below_theorem_c2_of_002(privacy: object) -> None:
     policy = LinUCB(dim=3, horizon=1000, privacy=privacy, batch=1, confidence="lemma")  # type: ignore[arg-type]
     result = simulate(policy, LinearContextual(dim=3, n_arms=10), n_seeds=5)
     least = float(result.setting["smallest"])
-    bound = contextual.regular_linucb(
+    bound = contextual_bounds.regular_linucb(
         horizon=result.checkpoints, dim=3, smallest=least, largest=3 * least, shift=math.sqrt(least), failure=0.1
     )
     assert np.all(result.regret <= bound)

@@ -27,14 +27,15 @@ _NAMES = {  # modules and the public names that they define
     "population": "PhasedElimination",
     "registry": "make",
 }
-_MODULES = {"finite": "finite", "glm": "glm", "linear": "linear", "population": "population", "theory": "theory"}
+_MODULES = {name: name for name in ("contextual_bounds", "finite", "glm", "linear", "population", "regret_bounds")}
 
 if TYPE_CHECKING:
+    from bandanna.policies import contextual_bounds as contextual_bounds
     from bandanna.policies import finite as finite
     from bandanna.policies import glm as glm
     from bandanna.policies import linear as linear
     from bandanna.policies import population as population
-    from bandanna.policies import theory as theory
+    from bandanna.policies import regret_bounds as regret_bounds
     from bandanna.policies.base import AssignedArms as AssignedArms
     from bandanna.policies.base import FixedLength as FixedLength
     from bandanna.policies.base import PlayedRounds as PlayedRounds

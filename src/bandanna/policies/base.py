@@ -18,7 +18,7 @@ from bandanna.errors import InvalidArgument, InvalidStatistic, UnknownArgument, 
 from bandanna.numeric.compiled import OptimismTables
 from bandanna.numeric.exact_sums import assigned_arms
 from bandanna.numeric.rng import DeviceRandomness, NumberedRandomness
-from bandanna.policies.theory.base import BoundCalls, RunSetting
+from bandanna.policies.regret_bounds import BoundCalls, RunSetting
 from bandanna.privacy.events import Event, RecordEvent
 from bandanna.privacy.guarantee import Guarantee
 from bandanna.protocols.base import FLOAT_BITS, BatchProtocol, Protocol, StreamProtocol

@@ -24,6 +24,7 @@ from bandanna.errors import (
     ValueSummary,
 )
 from bandanna.numeric.rng import DeviceRandomness
+from bandanna.policies import regret_bounds
 from bandanna.policies.algorithm import PURE, register_algorithm
 from bandanna.policies.base import AssignedArms, Execution, PlayedRounds, Policy, SumQuery
 from bandanna.policies.design import (
@@ -35,8 +36,7 @@ from bandanna.policies.design import (
     optimal_design,
     support_limit,
 )
-from bandanna.policies.theory import finite
-from bandanna.policies.theory.base import BoundCalls, RunSetting
+from bandanna.policies.regret_bounds import BoundCalls, RunSetting
 from bandanna.privacy import accountant
 from bandanna.privacy.budgets import ZCDP, ApproxDP, PureDP
 from bandanna.privacy.guarantee import Guarantee
@@ -566,7 +566,7 @@ class PhasedElimination(Policy[PhasedEliminationState]):
     @classmethod
     def _regret_bounds(cls, setting: RunSetting) -> BoundCalls:
         """Table I of [001]."""
-        return finite.find_phased_elimination_bounds(setting)
+        return regret_bounds.find_phased_elimination_bounds(setting)
 
     def _run_counts(self, state: PhasedEliminationState) -> dict[str, Ints]:
         """Actions that may still be the best."""

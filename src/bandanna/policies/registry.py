@@ -23,7 +23,7 @@ from bandanna.policies.algorithm import TRUSTS, Algorithm, import_algorithm, is_
 from bandanna.policies.base import PlayedRounds, Policy
 from bandanna.policies.linear.anytime import Anytime
 from bandanna.policies.linear.base import geometric, uniform
-from bandanna.policies.theory.base import BOUNDS, BoundCurve, RunSetting
+from bandanna.policies.regret_bounds import BOUNDS, BoundCurve, RunSetting
 from bandanna.protocols import privacy_model
 from bandanna.protocols.factory import PROTOCOLS
 from bandanna.protocols.running_sum import RunningSumProtocol

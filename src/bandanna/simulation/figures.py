@@ -18,7 +18,7 @@ import numpy as np
 
 from bandanna import validation
 from bandanna.errors import InvalidArgument, MissingExtra
-from bandanna.policies.theory.base import BoundCurve
+from bandanna.policies.regret_bounds import BoundCurve
 from bandanna.storage.files import replace_file
 from bandanna.types import Floats, Ints
 

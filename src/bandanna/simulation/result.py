@@ -23,7 +23,7 @@ from bandanna import validation
 from bandanna.data.tables import make_frame
 from bandanna.errors import BandannaError, InvalidArgument, MissingExtra
 from bandanna.policies.registry import compute_bounds
-from bandanna.policies.theory.base import BoundCurve
+from bandanna.policies.regret_bounds import BoundCurve
 from bandanna.privacy.budgets import ApproxDP
 from bandanna.privacy.guarantee import Guarantee
 from bandanna.simulation.figures import format_axis_number, plot_regret
@@ -237,7 +237,7 @@ class Result:
         )
 
     def bounds(self) -> list[BoundCurve]:
-        """Return the papers' regret bounds for this policy and setting at every checkpoint (`bd.policies.theory`)."""
+        """Return the papers' regret bounds for this policy and setting at every checkpoint."""
         promised = {name: getattr(self.guarantee, name) for name in ("trust", "epsilon", "delta", "rho")}
         return compute_bounds({**self.setting, **promised}, self.checkpoints)
 

@@ -16,7 +16,7 @@ from bandanna.agent.continual_sum import ContinualSum
 from bandanna.device.domain import Bits
 from bandanna.errors import InvalidArgument
 from bandanna.numeric.rng import Streams
-from bandanna.policies.theory.base import counter_lower_rate
+from bandanna.policies.regret_bounds import counter_lower_rate
 from bandanna.privacy.budgets import ApproxDP
 from bandanna.protocols.batch_tree import BatchTree
 from bandanna.protocols.concurrent_shuffle import ConcurrentShuffle

@@ -16,9 +16,9 @@ from bandanna.device.statistics import round_to_ends
 from bandanna.errors import InvalidArgument, InvalidStatistic, ValueSummary
 from bandanna.numeric.linalg import first_best
 from bandanna.numeric.rng import DeviceRandomness
+from bandanna.policies import regret_bounds
 from bandanna.policies.base import PlayedRounds, Policy, SumQuery
-from bandanna.policies.theory import finite
-from bandanna.policies.theory.base import BoundCalls, RunSetting
+from bandanna.policies.regret_bounds import BoundCalls, RunSetting
 from bandanna.privacy.guarantee import Guarantee
 from bandanna.protocols.base import Protocol
 from bandanna.protocols.privacy_model import Privacy
@@ -173,7 +173,7 @@ class FiniteArmedPolicy(Policy[State]):
     @classmethod
     def _regret_bounds(cls, setting: RunSetting) -> BoundCalls:
         """What every policy pays."""
-        return finite.find_finite_arm_bounds(setting)
+        return regret_bounds.find_finite_arm_bounds(setting)
 
     def report(self, ask: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
         """Rewards, clipped into the range."""

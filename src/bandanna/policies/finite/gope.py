@@ -13,12 +13,12 @@ from bandanna import validation
 from bandanna.device.domain import Estimate, Statistic, check_all_finite, read_real_array
 from bandanna.errors import InvalidArgument, InvalidBudget, ValueSummary
 from bandanna.numeric.rng import DeviceRandomness
+from bandanna.policies import regret_bounds
 from bandanna.policies.algorithm import ANY_BUDGET, ANY_BUDGET_WORDS, register_algorithm
 from bandanna.policies.base import AssignedArms, Execution, PlayedRounds, Policy, SumQuery
 from bandanna.policies.design import Design, find_cached_design, optimal_design
 from bandanna.policies.finite.base import DirectionRewardDomain, RewardDomain, make_reward_domain, reward_guarantee
-from bandanna.policies.theory import linear
-from bandanna.policies.theory.base import BoundCalls, RunSetting
+from bandanna.policies.regret_bounds import BoundCalls, RunSetting
 from bandanna.privacy.guarantee import Guarantee
 from bandanna.protocols.base import BatchProtocol
 from bandanna.protocols.factory import protocol_for
@@ -187,7 +187,7 @@ class GOPE(Policy[GOPEState]):
     @classmethod
     def _regret_bounds(cls, setting: RunSetting) -> BoundCalls:
         """Of [004], appendix H."""
-        return linear.find_gope_bounds(setting)
+        return regret_bounds.find_gope_bounds(setting)
 
     def _run_counts(self, state: GOPEState) -> dict[str, Ints]:
         """Released phases, and arms that may still be the best."""

@@ -14,6 +14,7 @@ from bandanna.device.domain import Estimate, Statistic
 from bandanna.errors import InvalidBudget
 from bandanna.numeric.linalg import first_best
 from bandanna.numeric.rng import DeviceRandomness
+from bandanna.policies import regret_bounds
 from bandanna.policies.algorithm import ANY_BUDGET, ANY_BUDGET_WORDS, PURE, register_algorithm
 from bandanna.policies.base import AssignedArms, Execution, PlayedRounds, SumQuery
 from bandanna.policies.finite.base import (
@@ -24,8 +25,7 @@ from bandanna.policies.finite.base import (
     reward_guarantee,
     select_optimistic_arm,
 )
-from bandanna.policies.theory import finite
-from bandanna.policies.theory.base import BoundCalls, RunSetting
+from bandanna.policies.regret_bounds import BoundCalls, RunSetting
 from bandanna.privacy.guarantee import Guarantee
 from bandanna.protocols.base import BatchProtocol
 from bandanna.protocols.factory import protocol_for
@@ -288,7 +288,7 @@ class UCBEpisodes(FiniteArmedPolicy[UCBEpisodesState]):
     @classmethod
     def _regret_bounds(cls, setting: RunSetting) -> BoundCalls:
         """Of [004], appendices C and G."""
-        return finite.find_ucb_episodes_bounds(setting)
+        return regret_bounds.find_ucb_episodes_bounds(setting)
 
     def _run_counts(self, state: UCBEpisodesState) -> dict[str, Ints]:
         """Finished episodes."""

@@ -17,6 +17,7 @@ from bandanna.device.domain import Ball, Estimate, Statistic
 from bandanna.errors import InvalidArgument
 from bandanna.numeric.linalg import positive_inverse
 from bandanna.numeric.rng import DeviceRandomness
+from bandanna.policies import contextual_bounds
 from bandanna.policies.algorithm import APPROX, register_algorithm
 from bandanna.policies.base import PlayedRounds, SumQuery
 from bandanna.policies.glm.base import check_finite_budget, query_descent
@@ -33,8 +34,7 @@ from bandanna.policies.glm.rs_glinucb import (
     first_true,
     select_features,
 )
-from bandanna.policies.theory import linear
-from bandanna.policies.theory.base import BoundCalls, RunSetting
+from bandanna.policies.regret_bounds import BoundCalls, RunSetting
 from bandanna.privacy.budgets import ZCDP, ApproxDP, Budget
 from bandanna.privacy.calibration import parts_mu
 from bandanna.privacy.events import PRICINGS
@@ -466,7 +466,7 @@ class GLMJDP(GLMJDPBase[GLMJDPState]):
     @classmethod
     def _regret_bounds(cls, setting: RunSetting) -> BoundCalls:
         """Rates of [003]."""
-        return linear.find_glm_jdp_bounds(setting)
+        return contextual_bounds.find_glm_jdp_bounds(setting)
 
     def _run_counts(self, state: GLMJDPState) -> dict[str, Ints]:
         """Calls of both estimates; who explored is not in the state."""

@@ -15,14 +15,14 @@ from bandanna.errors import CalibrationError
 from bandanna.numeric.linalg import positive_inverse
 from bandanna.numeric.rng import DeviceRandomness
 from bandanna.numeric.search import find_least
+from bandanna.policies import contextual_bounds
 from bandanna.policies.algorithm import APPROX, register_algorithm
 from bandanna.policies.base import FixedLength, PlayedRounds, SumQuery
 from bandanna.policies.glm.base import check_finite_budget, query_descent
 from bandanna.policies.glm.batched import BatchedGLMPolicy, BatchedGLMState, BatchEstimate
 from bandanna.policies.glm.links import Link
 from bandanna.policies.glm.optimisers import OuterProducts, ShuffledGradient, compute_gradients, make_gradient_ball
-from bandanna.policies.theory import linear
-from bandanna.policies.theory.base import BoundCalls, RunSetting
+from bandanna.policies.regret_bounds import BoundCalls, RunSetting
 from bandanna.privacy import accountant
 from bandanna.privacy.budgets import ApproxDP
 from bandanna.privacy.calibration import binomial_noise_for_std, parts_mu
@@ -334,7 +334,7 @@ class GLMSDP(BatchedGLMPolicy):
     @classmethod
     def _regret_bounds(cls, setting: RunSetting) -> BoundCalls:
         """Rates of [003]."""
-        return linear.find_glm_sdp_bounds(setting)
+        return contextual_bounds.find_glm_sdp_bounds(setting)
 
     def _blur(self, mechanisms: GLMSDPMechanisms, batch: int) -> float:
         """One standard deviation of the averaged gradient noise along H^{-1} x; none in the theorem's form."""

@@ -17,12 +17,12 @@ from bandanna.device.action_selection import Choice, make_certain_choice
 from bandanna.device.domain import Ball, Estimate, Statistic, check_all_finite, clip_norm
 from bandanna.numeric.linalg import first_best, upper_triangle
 from bandanna.numeric.rng import DeviceRandomness
+from bandanna.policies import contextual_bounds
 from bandanna.policies.algorithm import register_algorithm
 from bandanna.policies.base import Execution, FixedLength, SumQuery, merge_states, replace_states, select_states
 from bandanna.policies.glm.base import GLMPolicy, NonPrivateGLMPolicy
 from bandanna.policies.glm.estimation import maximum_likelihood, project_onto_ball, project_onto_intersection
-from bandanna.policies.theory import linear
-from bandanna.policies.theory.base import BoundCalls, RunSetting
+from bandanna.policies.regret_bounds import BoundCalls, RunSetting
 from bandanna.protocols.base import StreamProtocol
 from bandanna.storage.encoding import stored_as
 from bandanna.types import Bools, Floats, Ints
@@ -382,7 +382,7 @@ class RSGLinUCB(RSGLinUCBBase[RSGLinUCBState]):
     @classmethod
     def _regret_bounds(cls, setting: RunSetting) -> BoundCalls:
         """A rate."""
-        return linear.find_rs_glinucb_bounds(setting)
+        return contextual_bounds.find_rs_glinucb_bounds(setting)
 
     def _run_counts(self, state: RSGLinUCBState) -> dict[str, Ints]:
         """Switches that a round has used."""

@@ -14,7 +14,7 @@ from bandanna import validation
 from bandanna.numeric.compiled import OptimismTables
 from bandanna.numeric.exact_sums import RunLengthSizes
 from bandanna.numeric.linalg import positive_inverse
-from bandanna.policies.theory.contextual import linucb_ellipsoid, linucb_lemma
+from bandanna.policies.contextual_bounds import linucb_ellipsoid, linucb_lemma
 from bandanna.storage.encoding import stored_as
 from bandanna.types import Floats
 

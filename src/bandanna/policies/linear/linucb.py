@@ -21,6 +21,7 @@ from bandanna.errors import InvalidArgument
 from bandanna.numeric.compiled import OptimismTables
 from bandanna.numeric.linalg import upper_triangle
 from bandanna.numeric.rng import DeviceRandomness, NoRandomness
+from bandanna.policies import contextual_bounds
 from bandanna.policies.algorithm import register_algorithm
 from bandanna.policies.base import Execution, FixedLength, SumQuery
 from bandanna.policies.linear.base import (
@@ -40,8 +41,7 @@ from bandanna.policies.linear.confidence import (
     compute_confidence,
     compute_ellipsoid,
 )
-from bandanna.policies.theory import contextual
-from bandanna.policies.theory.base import BoundCalls, RunSetting
+from bandanna.policies.regret_bounds import BoundCalls, RunSetting
 from bandanna.protocols.concurrent_shuffle import ConcurrentShuffle
 from bandanna.protocols.privacy_model import Privacy
 from bandanna.protocols.running_sum import lowest_batch_size
@@ -334,7 +334,7 @@ class LinUCB(BatchedLinearPolicy):
     @classmethod
     def _regret_bounds(cls, setting: RunSetting) -> BoundCalls:
         """Lemma A.2 [000] for its own set of theta, or rates, and what every policy pays."""
-        return contextual.find_linucb_bounds(setting)
+        return contextual_bounds.find_linucb_bounds(setting)
 
     def _prepare(self) -> None:
         """The radii too."""

@@ -23,6 +23,7 @@ from bandanna.device.domain import (
 from bandanna.errors import CalibrationError, InvalidArgument, InvalidBudget
 from bandanna.numeric.linalg import first_best, positive_inverse
 from bandanna.numeric.rng import DeviceRandomness, NoRandomness
+from bandanna.policies import contextual_bounds
 from bandanna.policies.algorithm import ANY_BUDGET, ANY_BUDGET_WORDS, register_algorithm
 from bandanna.policies.base import (
     Execution,
@@ -37,8 +38,7 @@ from bandanna.policies.base import (
 from bandanna.policies.finite.base import DirectionRewardDomain, RewardDomain, make_reward_domain, reward_guarantee
 from bandanna.policies.linear.confidence import matrix_quantile, vector_quantile
 from bandanna.policies.linear.linucb import OptimisticSnapshot, score_contexts
-from bandanna.policies.theory import contextual
-from bandanna.policies.theory.base import BoundCalls, RunSetting
+from bandanna.policies.regret_bounds import BoundCalls, RunSetting
 from bandanna.privacy import accountant
 from bandanna.privacy.budgets import ZCDP, ApproxDP
 from bandanna.privacy.calibration import parts_mu
@@ -245,7 +245,7 @@ class OFUL(RareSwitchingLinearPolicy[OFULState], PublicStoppingPolicy[OFULState]
     @classmethod
     def _regret_bounds(cls, setting: RunSetting) -> BoundCalls:
         """Of [004], appendix F."""
-        return contextual.find_oful_bounds(setting)
+        return contextual_bounds.find_oful_bounds(setting)
 
     def _run_counts(self, state: OFULState) -> dict[str, Ints]:
         """How often it changed its mind."""
@@ -491,7 +491,7 @@ class OFULJDP(RareSwitchingLinearPolicy[OFULJDPState]):
     @classmethod
     def _regret_bounds(cls, setting: RunSetting) -> BoundCalls:
         """A rate."""
-        return contextual.find_oful_joint_bounds(setting)
+        return contextual_bounds.find_oful_joint_bounds(setting)
 
     def _run_counts(self, state: OFULJDPState) -> dict[str, Ints]:
         """How often it changed its mind, and repaired a matrix."""
