@@ -1,6 +1,7 @@
 # Every target works as the first command in a fresh clone: it makes .venv and installs what it needs there.
 # Another interpreter:  make test PYTHON=/path/to/python3.12
 # Other workers:        make test JOBS=1
+# Locked versions only: make test LOCKED=1    (requirements/ci.txt, with hashes; .ci/run does so)
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -13,6 +14,7 @@ EXTRAS_test := [test,plot,results,dask,serve,postgres]
 EXTRAS_check := [check,serve,postgres]
 EXTRAS_docs := [docs]
 EXTRAS_dist := [dist]
+EXTRAS_supply := [supply,serve,postgres]
 EXTRAS_serve := [serve]
 EXTRAS_news := [serve]
 EXTRAS_browser := [test,plot,results,serve,postgres,browser]
@@ -21,7 +23,7 @@ EXTRAS_bench := [plot,serve,postgres,bench,fast]
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo demo-deployed tutorial clinic news client test test-browser test-full mutants check format figures bench docs dist clean
+.PHONY: help demo demo-deployed tutorial clinic news client test test-browser test-full mutants check format figures bench docs dist lock sbom licences known-faults clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -63,6 +65,9 @@ test test-browser test-full mutants figures bench: export OMP_NUM_THREADS = 1
 test test-browser test-full mutants figures bench: export OPENBLAS_NUM_THREADS = 1
 # What is compiled stays compiled: tests start many processes.
 test test-browser test-full: export PYTHONDONTWRITEBYTECODE =
+
+# Locks hold for every supported Python and platform, and name no index.
+COMPILE = $(PY) -m uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --generate-hashes --no-header
 
 # Node of this machine if it is new enough, else one that is installed into the environment.
 WITH_NODE = $(shell node -e 'process.exit(+(parseInt(process.versions.node) < 20))' 2>/dev/null && npm --version >/dev/null 2>&1 && echo "$$PATH" || echo "$(CURDIR)/$(VENV)/bin:$$PATH")
@@ -111,6 +116,24 @@ docs: $(VENV)/.installed-docs ## the documentation, into site/
 dist: $(VENV)/.installed-dist ## wheel and source distribution, into dist/
 	@rm -rf dist && $(PY) -m hatchling build -d dist
 
+lock: $(VENV)/.installed-supply ## the locked requirements of the deployment image and of CI, into requirements/
+	@$(COMPILE) --extra serve --extra postgres --output-file requirements/deployment.txt
+	@$(COMPILE) $(foreach extra,test check docs dist browser plot results dask serve postgres,--extra $(extra)) --output-file requirements/ci.txt
+
+sbom: $(VENV)/.installed-supply ## a software bill of materials (CycloneDX) of the deployment image, dist/bandanna.cdx.json
+	@mkdir -p dist
+	@$(PY) -m cyclonedx_py requirements requirements/deployment.txt --pyproject pyproject.toml --output-reproducible --output-file dist/bandanna.cdx.json
+	@echo "dist/bandanna.cdx.json"
+
+licences: $(VENV)/.installed-supply ## the licences of what the deployment image installs, into requirements/licences.md
+	@packages=$$(sed -n 's/^\([a-zA-Z0-9._-]*\)==.*/\1/p' requirements/deployment.txt); \
+	$(VENV)/bin/pip-licenses --python=$(PY) --format=markdown --order=name --packages $$packages > requirements/licences.md
+	@echo "requirements/licences.md"
+
+known-faults: $(VENV)/.installed-supply $(VENV)/.node ## known vulnerabilities of what the image and the browser client install (needs the network)
+	@$(PY) -m pip_audit --requirement requirements/deployment.txt --require-hashes --disable-pip
+	@cd clients/js && PATH="$(WITH_NODE)" npm audit
+
 clean: ## remove the environment, caches and built files
 	rm -rf $(VENV) site dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	rm -rf clients/js/node_modules clients/js/dist tests/browser/node_modules
@@ -118,7 +141,12 @@ clean: ## remove the environment, caches and built files
 
 $(VENV)/.installed-%: pyproject.toml $(VENV)/.created
 	@echo "Installing bandanna$(EXTRAS_$*) into $(VENV) (the first time takes a minute or two)"
+ifdef LOCKED
+	@$(PY) -m pip install -qq --disable-pip-version-check --require-hashes --requirement requirements/ci.txt
+	@$(PY) -m pip install -qq --disable-pip-version-check --no-build-isolation --no-deps --editable .
+else
 	@$(PY) -m pip install -qq --disable-pip-version-check --editable '.$(EXTRAS_$*)'
+endif
 	@touch $@
 
 # An environment that is there already is used; else the newest suitable Python that can make one, or PYTHON.
