@@ -43,15 +43,15 @@ def test_only_with_the_token_is_there_more_than_what_is_public(town: Town) -> No
         root = f"/tasks/{town.task.id}"
         for path in ("/", root, f"{root}.json", f"{root}/releases", f"{root}/releases/1"):
             text = await seen.page(path)
-            assert "requests_total" not in text
-            assert "refusals_total" not in text
+            assert "bandanna_requests_total" not in text
+            assert "bandanna_refusals_total" not in text
             assert "secret" not in text
             assert '"admin"' not in text
         answer = await entered(seen)
         assert (answer.status_code, answer.headers["location"]) == (303, "/")
         page = Read(await seen.page(root)).text
         assert "For administrators" in page
-        assert "received_bytes_total" in page
+        assert "bandanna_received_bytes_total" in page
         assert '"secret":"of the shuffler"' in page
         bearer = {"authorization": f"Bearer {TOKEN}"}
         seen.client.cookies.clear()

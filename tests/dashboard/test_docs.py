@@ -18,7 +18,7 @@ TEXT = (DOCS / "dashboard.md").read_text()
 def test_every_route_is_on_the_page() -> None:
     made = {f"{method} {path}" for method, path, _ in DashboardRoutes(TaskBoard([]), None).routes}
     named = set(re.findall(r"`((?:GET|POST) /[^`]*)`", TEXT.partition("## Routes")[2]))
-    assert named == made | {"GET /healthz", "GET /metrics", "GET /status"}
+    assert named == made | {"GET /readyz", "GET /metrics", "GET /status"}
 
 
 def test_every_option_is_in_the_list_of_commands() -> None:

@@ -124,7 +124,7 @@ def test_the_command_serves_until_it_is_told_to_stop(tmp_path: Path) -> None:
         with httpx.Client(base_url=address[1], trust_env=False, timeout=600) as client:
             line = client.get("/index.json").json()["tasks"][0]
             assert line["place"] == str(tmp_path / "task")
-            assert client.get("/healthz").json()["ok"] is True
+            assert client.get("/readyz").json()["ok"] is True
             assert client.post("/login", data={"token": TOKEN}).status_code == 303
             with client.stream("GET", "/events") as news:
                 heard = news.iter_lines()  # pieces may come together

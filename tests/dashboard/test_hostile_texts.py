@@ -187,7 +187,7 @@ def test_a_hostile_analyzer_can_sign_anything(field: str, text: Any, town: Town)
     document = dumps(loads(town.learner.published.document) | {field: text})
     line = {"number": 1, "epoch": 0, "round": 0, "outcome": text, "chain": text, "status": text, "spent": text}
     batch = {"epoch": text, "round": 0, "slots": text, "of": 3, "open": text, "closes_at": text}
-    metrics = f'refusals_total{{reason="{text}"}} 3\nrefusals_total{{reason="<b>"}} 1\n'
+    metrics = f'bandanna_refusals_total{{reason="{text}"}} 3\nbandanna_refusals_total{{reason="<b>"}} 1\n'
     ledger = dumps({"ledger": {"spent": text, "entries": text, "prices": [{"event": text, "entries": 3}, text]}})
     root = f"/tasks/{task.id}"
     answers = {
@@ -195,7 +195,7 @@ def test_a_hostile_analyzer_can_sign_anything(field: str, text: Any, town: Town)
         f"{root}/history": SignedPublication(dumps({"lines": [line] * 3}), "", ""),
         f"{root}/ledger/summary": SignedPublication(ledger, "", ""),
         f"{root}/open": SignedPublication(dumps(batch), "", ""),
-        "/healthz": SignedPublication(dumps({"ok": text}), "", ""),
+        "/readyz": SignedPublication(dumps({"ok": text}), "", ""),
         "/metrics": SignedPublication(metrics.encode("utf-8", "replace"), "", ""),
         "/status": SignedPublication(dumps({"said": text}), "", ""),
         f"{root}/snapshot": signed(task.id, town.secrets, document),

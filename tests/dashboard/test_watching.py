@@ -250,11 +250,14 @@ def test_what_roles_tell_is_of_the_kind_that_it_has_to_be() -> None:
     assert parse_health(answer({"ok": True}, 503)) == "unwell"
     for told in (answer({"ok": 1}), answer({}, 404), answer(b"<html>"), answer({"ok": True}, 401)):
         assert parse_health(told) == "untold"
-    text = b'refusals_total{reason="ticket"} 3\nother_total 5\nin_flight nan\nreports_total{result="kept"} 1e3\n' * 80
+    text = (
+        b'bandanna_refusals_total{reason="ticket"} 3\nother_total 5\n'
+        b'bandanna_requests_in_flight nan\nbandanna_reports_total{result="kept"} 1e3\n' * 80
+    )
     counts = parse_metrics("shuffler", answer(text))
     assert len(counts) == 100
     found = {(each.metric, each.label, each.value) for each in counts}
-    assert found == {("refusals_total", "ticket", 3.0), ("reports_total", "kept", 1000.0)}
+    assert found == {("bandanna_refusals_total", "ticket", 3.0), ("bandanna_reports_total", "kept", 1000.0)}
     assert parse_metrics("shuffler", answer(b"", 403)) == []
 
 

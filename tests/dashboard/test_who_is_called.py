@@ -122,7 +122,7 @@ def test_addresses_of_the_operator_are_called(tmp_path: Path) -> None:
     with listening() as (inside, asked):
         town = hostile(tmp_path, inside)
         run(lambda: watched(town, named=(f"{inside}/shuffler/",)))
-        assert set(asked) == {f"/shuffler/{what}" for what in (f"tasks/{town.task.id}/open", "healthz")}
+        assert set(asked) == {f"/shuffler/{what}" for what in (f"tasks/{town.task.id}/open", "readyz")}
         asked.clear()
         run(lambda: watched(town, task=town.task))  # the document is the operator's own
         assert {each.split("/")[1] for each in asked} == {"shuffler", "registrar"}
@@ -135,7 +135,7 @@ def test_the_analyzer_of_an_address_is_asked_there_alone(tmp_path: Path) -> None
         assert asked == []
 
 
-@pytest.mark.parametrize("path", ["/task", "/snapshot", "/summary", "/healthz", "/metrics"])
+@pytest.mark.parametrize("path", ["/task", "/snapshot", "/summary", "/readyz", "/metrics"])
 def test_redirects_are_not_followed(path: str, tmp_path: Path) -> None:
     """An analyzer sends the dashboard elsewhere by a redirect."""
     with listening() as (inside, asked):

@@ -170,7 +170,7 @@ def test_the_proxy_leads_to_every_role_and_writes_nobody_down() -> None:
     assert "error_log stderr crit" in found
     assert 'http > proxy_set_header X-Forwarded-For ""' in found
     locations = re.findall(r"location ~ (\S+)", NGINX)
-    inside = ("/metrics", "/status", "/healthz", "/admin/keys")
+    inside = ("/metrics", "/status", "/readyz", "/admin/keys")
     assert not [path for path in inside for each in locations if re.search(each, path)]
     task = "SR_fhpurYVjpTug98LmwdqiQqdCx8MBOQ7z30G2_9Y8"
     public = "tickets witness reports open snapshot snapshot/3 ledger batches/0.0/shares/shuffler/a-b batches/12.1/job"

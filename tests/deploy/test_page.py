@@ -154,9 +154,7 @@ def _until_up(alive: Callable[[], bool], ports: dict[str, int]) -> None:
     for _ in range(1800):
         assert alive()
         try:
-            if all(
-                httpx.get(f"http://127.0.0.1:{port}/healthz", trust_env=False).is_success for port in ports.values()
-            ):
+            if all(httpx.get(f"http://127.0.0.1:{port}/readyz", trust_env=False).is_success for port in ports.values()):
                 return
         except httpx.TransportError:
             pass

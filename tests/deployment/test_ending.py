@@ -48,5 +48,7 @@ def test_a_long_poll_is_answered_when_the_analyzer_is_told_to_stop(tmp_path: Pat
 def _in_flight(url: str, token: str) -> bool:
     """Whether the analyzer has the request, beside the one that asks."""
     lines = httpx.get(f"{url}/metrics", headers={"authorization": f"Bearer {token}"}, trust_env=False).text.splitlines()
-    (flying,) = [float(line.split()[-1]) for line in lines if "in_flight" in line and not line.startswith("#")]
+    (flying,) = [
+        float(line.split()[-1]) for line in lines if "bandanna_requests_in_flight" in line and not line.startswith("#")
+    ]
     return flying == 2

@@ -20,7 +20,7 @@ from bandanna.deployment.task.document import Secrets
 ROUTES = {
     "GET": ["/task", "/tasks/{t}", "/tasks/{t}/snapshot", "/tasks/{t}/snapshot/0", "/tasks/{t}/ledger",
             "/tasks/{t}/ledger/summary", "/tasks/{t}/history", "/tasks/{t}/open",
-            "/tasks/{t}/witness", "/tasks/{t}/batches/0.0/shares/shuffler/x", "/status", "/healthz", "/metrics"],
+            "/tasks/{t}/witness", "/tasks/{t}/batches/0.0/shares/shuffler/x", "/status", "/readyz", "/metrics"],
     "POST": ["/tasks/{t}/reports", "/tasks/{t}/tickets", "/admin/keys"],
     "PUT": ["/tasks/{t}/witness", "/tasks/{t}/batches/0.0/job", "/tasks/{t}/batches/0.0/shares/shuffler"],
 }  # fmt: skip

@@ -256,7 +256,7 @@ def test_a_fenced_process_answers_nothing(scene: Scene) -> None:
     async def answers() -> list[tuple[int, Any]]:
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://shuffler") as client:
             calls = [client.post(f"/tasks/{task.id}/reports", content=scene.request()[1])]
-            calls += [client.get(f"/tasks/{task.id}/open"), client.get("/healthz")]
+            calls += [client.get(f"/tasks/{task.id}/open"), client.get("/readyz")]
             found = [await call for call in calls]
         return [(answer.status_code, answer.json().get("reason", answer.json().get("ok"))) for answer in found]
 
@@ -294,7 +294,7 @@ def test_every_role_that_was_taken_over_answers_nothing_and_ends(role: str, tmp_
         with (tmp_path / "log").open("ab") as log:
             processes.append(nursery().start([*command, str(tmp_path / "rows.db"), "", "0"], stdout=log, stderr=log))
         client = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=600, trust_env=False)
-        until(lambda: _asked(client, "GET", "/healthz")[0])
+        until(lambda: _asked(client, "GET", "/readyz")[0])
         return client
 
     try:
@@ -307,7 +307,7 @@ def test_every_role_that_was_taken_over_answers_nothing_and_ends(role: str, tmp_
             processes[-1].wait(600)
             asleep.send_signal(signal.SIGCONT)
             time.sleep(2.5)  # longer than the time between two looks at the claim
-            found = [_asked(sleeper, method, f"/tasks/{task.id}/{path}", token), _asked(sleeper, "GET", "/healthz")]
+            found = [_asked(sleeper, method, f"/tasks/{task.id}/{path}", token), _asked(sleeper, "GET", "/readyz")]
             assert {status for status, _ in found} <= {0, 503}
             assert asleep.wait(600) == FENCED
         begin().close()

@@ -96,5 +96,5 @@ def test_processes_take_nothing_for_another_kind(tmp_path: Path, request: pytest
         expected = 400 if kind == "share" else 401
         signature = sign(secrets["shuffler"].sign, task.id, kind, invented)
         assert analyzer.put(path, content=invented, headers={"signature": signature}).status_code == expected, kind
-    assert analyzer.get("/healthz").status_code == 200
+    assert analyzer.get("/readyz").status_code == 200
     assert analyzer.get(f"/tasks/{task.id}/snapshot").content == published.content

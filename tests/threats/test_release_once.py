@@ -342,10 +342,10 @@ def test_processes_show_no_second_release(tmp_path: Path, request: pytest.Fixtur
     assert {each.status_code for each in answers} == {503}
     token = {"authorization": f"Bearer {Secrets.read(tmp_path, 'analyzer', task).token}"}
     metrics = running["analyzer"].client.get("/metrics", headers=token).text
-    assert re.search(r"unwitnessed_publications(\{[^}]*\})? 1(\.0)?$", metrics, re.MULTILINE)
+    assert re.search(r"bandanna_unwitnessed_publications(\{[^}]*\})? 1(\.0)?$", metrics, re.MULTILINE)
     start("registrar")
     _wait(running["analyzer"], snapshot, 503, "rolled-back")
-    assert running["analyzer"].client.get("/healthz").status_code == 503
+    assert running["analyzer"].client.get("/readyz").status_code == 503
     stop("analyzer")
     shutil.copy(tmp_path / "newest.db", tmp_path / "analyzer.db")
     start("analyzer")

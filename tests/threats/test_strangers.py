@@ -273,12 +273,12 @@ def test_half_open_requests_of_one_address_are_ended(role: Running) -> None:
     with ExitStack() as stack:
         slow = [stack.enter_context(role.connect()) for _ in range(100)]
         for each in slow:
-            each.sendall(b"GET /healthz HTTP/1.1\r\nx-a: ")
+            each.sendall(b"GET /readyz HTTP/1.1\r\nx-a: ")
         with role.connect(source="127.0.0.2") as other:
-            other.sendall(b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+            other.sendall(b"GET /readyz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
             assert rest(other).startswith(b"HTTP/1.1 200 ")
         deadline = time.monotonic() + 600
-        while role.metric('refusals_total{reason="unfinished"}') < 36:
+        while role.metric('bandanna_refusals_total{reason="unfinished"}') < 36:
             assert time.monotonic() < deadline
             time.sleep(0.1)
         said = [rest(each)[:12] for each in slow]
@@ -301,8 +301,8 @@ def test_the_inside_has_a_listener_of_its_own(role: Running) -> None:
     for path in ("/metrics", "/status"):
         assert [_status(role, port, f"GET {path}")[0] for port in (outside, inside, among)] == [401, 200, 401]
         assert _status(role, outside, f"GET {path}", f"authorization: {ADMIN['authorization']}\r\n")[0] == 200
-    assert _status(role, outside, "GET /healthz") == (200, b'{"ok":true}')
-    assert b"batches" in _status(role, inside, "GET /healthz")[1]
+    assert _status(role, outside, "GET /readyz") == (200, b'{"ok":true}')
+    assert b"batches" in _status(role, inside, "GET /readyz")[1]
     assert _status(role, inside, "GET /tasks/t")[0] == 404
     assert _status(role, inside, "POST /admin/rotate")[0] == 401
 
@@ -339,7 +339,7 @@ def test_a_role_that_cannot_write_says_so(name: str, tmp_path: Path, monkeypatch
     token = {"authorization": f"Bearer {Secrets.read(tmp_path, name, task).token}"}
 
     async def ask() -> tuple[int, Any, Any]:
-        told, inside = (Asked(app, "GET", "/healthz", host=host, headers=each) for each in ({}, token))
+        told, inside = (Asked(app, "GET", "/readyz", host=host, headers=each) for each in ({}, token))
         assert await told.answer() == await inside.answer()
         return await told.answer(), told.document, inside.document.get("writes")
 
@@ -366,7 +366,7 @@ def test_a_database_that_can_only_be_read_is_noticed() -> None:
     rows = open_database(url, role="things", schema="create table t (a integer)")
 
     async def ask() -> int:
-        return await Asked(a_role(database=lambda: rows), "GET", "/healthz").answer()
+        return await Asked(a_role(database=lambda: rows), "GET", "/readyz").answer()
 
     assert asyncio.run(ask()) == 503
     rows.close()
@@ -381,8 +381,8 @@ def test_health_is_written_once_in_five_seconds(tmp_path: Path, monkeypatch: pyt
     async def ask() -> set[int]:
         app = a_role(database=lambda: rows)
         begun = time.monotonic()
-        found = {await each.answer() for each in [Asked(app, "GET", "/healthz") for _ in range(200)]}
-        found |= {await Asked(app, "GET", "/healthz").answer() for _ in range(200)}
+        found = {await each.answer() for each in [Asked(app, "GET", "/readyz") for _ in range(200)]}
+        found |= {await Asked(app, "GET", "/readyz").answer() for _ in range(200)}
         assert len(written) <= 1 + (time.monotonic() - begun) / 5
         return found
 
@@ -396,9 +396,9 @@ def test_a_role_that_is_not_well_tells_strangers_no_reason() -> None:
     app = a_role(health=lambda: {"ok": False, "fenced": True})
 
     async def ask() -> None:
-        outside = Asked(app, "GET", "/healthz")
+        outside = Asked(app, "GET", "/readyz")
         assert (await outside.answer(), outside.document) == (503, {"ok": False})
-        inside = Asked(app, "GET", "/healthz", headers={"authorization": "Bearer secret"})
+        inside = Asked(app, "GET", "/readyz", headers={"authorization": "Bearer secret"})
         assert (await inside.answer(), inside.document["fenced"]) == (503, True)
 
     asyncio.run(ask())
@@ -449,6 +449,6 @@ def test_loopback_has_its_own_names(role: Running) -> None:
     found = []
     for host in hosts:
         with role.connect() as connection:
-            connection.sendall(f"GET /healthz HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n".encode())
+            connection.sendall(f"GET /readyz HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n".encode())
             found.append(int(rest(connection).split()[1]))
     assert found == [200, 200, 200, 421, 421, 421]

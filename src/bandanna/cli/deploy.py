@@ -267,7 +267,7 @@ def serve(
     inside: Annotated[
         str | None,
         typer.Option(
-            help="A second address, for the operator: /metrics and /status without a token, /healthz in full.",
+            help="A second address, for the operator: /metrics and /status without a token, /readyz in full.",
             metavar="HOST:PORT",
         ),
     ] = None,

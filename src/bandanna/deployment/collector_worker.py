@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Generic, TypeVar
@@ -62,7 +63,7 @@ class CollectorThread:
                 pause, self.failing = _TICK, ""
             except Exception as error:
                 if self.failing != type(error).__name__:
-                    self._log.say("step failed", type=type(error).__name__, place=locate_error(error))
+                    self._log.say("step failed", level="error", type=type(error).__name__, place=locate_error(error))
                 self.failing, pause = type(error).__name__, min(_PATIENCE, 2 * pause)
 
     def step(self) -> None:
@@ -151,9 +152,9 @@ class GroupCommit(Generic[Item, Result]):
 
 
 _GAUGES = {
-    "batch": "Number of the running batch.",
-    "batch_slots": "Slots of the running batch that are open.",
-    "batch_slots_wanted": "Slots that the running batch needs; 0 when none is awaited.",
+    "bandanna_batch_number": "Number of the running batch.",
+    "bandanna_batch_open_slots": "Slots of the running batch that are open.",
+    "bandanna_batch_required_slots": "Slots that the running batch needs; 0 when none is awaited.",
 }
 
 
@@ -177,13 +178,24 @@ class CollectorRoutes:
     ) -> None:
         self._collector, self._task, self._ready = collector, task_id, ready
         self._commits: GroupCommit[bytes, list[ReportVerdict]] = GroupCommit(collector.accept)
-        self._reports = Counter("reports_total", "Reports by what became of them.", ["result"], registry=metrics)
+        self._reports = Counter(
+            "bandanna_reports_total", "Reports by what became of them.", ["result"], registry=metrics
+        )
         self._kept = self._reports.labels(result="kept")
         for index, (name, meaning) in enumerate(_GAUGES.items()):
             Gauge(name, meaning, registry=metrics).set_function(partial(self._glance, index))
+        self._running, self._began = -1.0, time.monotonic()
+        age = "Seconds since this process first stated the number of the running batch."
+        Gauge("bandanna_batch_age_seconds", age, registry=metrics).set_function(self._measure_batch_age)
 
     def _glance(self, index: int) -> float:
         return float(self._collector.glance()[index])
+
+    def _measure_batch_age(self) -> float:
+        now, running = time.monotonic(), self._glance(0)
+        if running != self._running:
+            self._running, self._began = running, now
+        return now - self._began
 
     @property
     def uploads(self) -> dict[str, Upload]:

@@ -53,8 +53,10 @@ class ShareSender:
         self._client = _client(verify_tls)
         self._one, self._news = asyncio.Lock(), asyncio.Event()
         self._said: dict[tuple[int, int], str] = {}  # what was logged last of a share
-        self._sent = Counter("shares_sent_total", "Answers of the analyzer to shares.", ["state"], registry=metrics)
-        self._waiting = Gauge("shares_waiting", "Shares without a receipt.", registry=metrics)
+        self._sent = Counter(
+            "bandanna_shares_sent_total", "Answers of the analyzer to shares.", ["state"], registry=metrics
+        )
+        self._waiting = Gauge("bandanna_shares_waiting", "Shares without a receipt.", registry=metrics)
 
     def wake(self) -> None:
         """Try now."""
@@ -67,7 +69,7 @@ class ShareSender:
             try:
                 left = await self.sweep()
             except Exception as error:  # a full disk, a lost database: they may come back
-                self._log.say("sweep failed", kind=type(error).__name__)
+                self._log.say("sweep failed", level="error", type=type(error).__name__)
                 left = 1
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause if left else None):
@@ -109,7 +111,7 @@ class ShareSender:
         try:
             answer = await self._client.put(url, content=stored.share, headers=headers)
         except httpx.HTTPError as error:
-            self._log.say("analyzer not reached", kind=type(error).__name__)
+            self._log.say("analyzer not reached", level="error", type=type(error).__name__)
             return "failed"
         receipt, other = _document(answer.content).get("receipt"), answer.status_code == 409
         if receipt is not None:
@@ -176,9 +178,9 @@ class HelperService:
         }
         self.database: Database | None = None
         self._helper: Helper | None = None
-        self._jobs = Counter("jobs_total", "Jobs that were done.", registry=metrics)
+        self._jobs = Counter("bandanna_jobs_total", "Jobs that were done.", registry=metrics)
         self._bad = Counter(
-            "bad_seeds_total",
+            "bandanna_bad_seeds_total",
             "Users whose seeds could not be opened, or came without their tickets.",
             registry=metrics,
         )
@@ -300,7 +302,7 @@ def build_helper(
     from bandanna.deployment.http.application import build_application
 
     assert task.policy is not None  # what mixers are made of is known when the policy is loaded
-    metrics, said = CollectorRegistry(), log or EventLog("helper")
+    metrics, said = CollectorRegistry(), log or EventLog("helper", task=task.id)
     office = HelperService(task, secrets, db_url, delay=delay, log=said, metrics=metrics, verify_tls=verify_tls)
     return build_application(
         role="helper",

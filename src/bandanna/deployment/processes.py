@@ -59,7 +59,7 @@ def serve_role(
     """
     if role not in task.roles:
         raise InvalidArgument("role", role, f"{', '.join(task.roles)}: this task has no {role}")
-    own, log = Secrets.read(secrets, role, task), EventLog(role)
+    own, log = Secrets.read(secrets, role, task), EventLog(role, task=task.id)
     number = port_in_task(task, role) if port is None else validation.integer("port", port, least=0, most=65535)
     app = _build(role, task, own, database, log, trust)
     serve(
@@ -68,7 +68,7 @@ def serve_role(
         peers=None if peers is None else _address("--peers", peers), names=names, proxies=proxies,
     )  # fmt: skip
     if app.fenced():
-        log.say("fenced")
+        log.say("fenced", level="error")
         raise SystemExit(FENCED)
 
 
@@ -314,8 +314,8 @@ def _describe_seen(
     return {
         "role": role,
         "sees": sees,
-        "requests": int(met["requests_total"]),
-        "bytes": int(met["received_bytes_total"]),
+        "requests": int(met["bandanna_requests_total"]),
+        "bytes": int(met["bandanna_received_bytes_total"]),
         "tables": tables,
     }
 

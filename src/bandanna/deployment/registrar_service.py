@@ -44,8 +44,10 @@ class RegistrarService:
         self.database: Database | None = None
         self._registrar: Registrar | None = None
         self._notary: Notary | None = None
-        self._given = Counter("tickets_total", "Tickets that were given, repeats included.", registry=metrics)
-        self._refused = Counter("tickets_refused_total", "Tickets that were not given.", ["reason"], registry=metrics)
+        self._given = Counter("bandanna_tickets_total", "Tickets that were given, repeats included.", registry=metrics)
+        self._refused = Counter(
+            "bandanna_tickets_refused_total", "Tickets that were not given.", ["reason"], registry=metrics
+        )
 
     async def start(self) -> None:
         """Open the database, as its only server."""
@@ -171,7 +173,7 @@ def build_registrar(
         health=lambda: {"ok": office.well, "task": task.id},
         status=office.status,
         metrics=metrics,
-        log=log or EventLog("registrar"),
+        log=log or EventLog("registrar", task=task.id),
         token=secrets.token,
         database=lambda: office.database,
         limits=limits,

@@ -198,7 +198,7 @@ def test_burned_and_contradicted_shares_are_not_sent_again(
         analyzer.answer = (status, {"receipt": receipt(folder, epoch, "burned" if status == 422 else "released")})
         analyzer.share(epoch, times=len(analyzer.shares[epoch, 0]) + 1)  # it is brought again by itself
         until(lambda: helper.client.get("/status", headers=ADMIN).json()["waiting"] == [])
-    counted = 'shares_sent_total{state="unusable"} 2'
+    counted = 'bandanna_shares_sent_total{state="unusable"} 2'
     until(lambda: counted in helper.client.get("/metrics", headers=ADMIN).text)  # counted after the row is committed
 
 
@@ -236,7 +236,7 @@ def test_strangers_and_tampered_jobs_are_refused(helper: Served, folder: Path, t
     answer = put(helper, folder, users, users.job(entries=forged, task_id=task.id), batch="40.0")
     assert answer.status_code in (409, 422)
     assert helper.client.put("/tasks/x/batches/0.0/job", content=job).status_code == 404
-    assert helper.client.get("/healthz").json()["ok"] is True
+    assert helper.client.get("/readyz").json()["ok"] is True
     assert not [line for line in helper.lines() if line["event"] == "unhandled" or "failed" in line["event"]]
 
 

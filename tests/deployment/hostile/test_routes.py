@@ -23,7 +23,7 @@ ROUTES = [
     ("GET", "/tasks/{t}/ledger"), ("GET", "/tasks/{t}/keys"), ("GET", "/tasks/{t}/open"), ("GET", "/tasks/{t}/witness"),
     ("PUT", "/tasks/{t}/witness"), ("POST", "/tasks/{t}/tickets"), ("POST", "/tasks/{t}/reports"),
     ("PUT", "/tasks/{t}/batches/0.0/job"), ("PUT", "/tasks/{t}/batches/0.0/shares/shuffler"),
-    ("PUT", "/tasks/{t}/batches/0.0/shares/helper"), ("GET", "/status"), ("POST", "/admin/keys"), ("GET", "/healthz"),
+    ("PUT", "/tasks/{t}/batches/0.0/shares/helper"), ("GET", "/status"), ("POST", "/admin/keys"), ("GET", "/readyz"),
     ("GET", "/metrics"),
 ]  # fmt: skip
 MARK = "hiv-positive"  # what somebody sends, and is told back or logged nowhere
@@ -186,11 +186,11 @@ def test_nothing_that_is_sent_is_a_failure(algorithm: str, rules: dict[str, Any]
         _floods(attacker, deployed)
         for role in deployed.task.roles:
             counted = attacker.metrics(role)
-            reasons = {name: value for name, value in counted.items() if "refusals_total{" in name}
+            reasons = {name: value for name, value in counted.items() if "bandanna_refusals_total{" in name}
             assert sum(reasons.values()) > 100
             assert not [name for name in reasons if 'reason="internal"' in name]
         collector = attacker.metrics(deployed.task.collector)
-        reports = {name: value for name, value in collector.items() if "reports_total{" in name}
+        reports = {name: value for name, value in collector.items() if "bandanna_reports_total{" in name}
         assert any('"malformed"' in name for name in reports)
         assert any('"kept"' in name for name in reports)
         attacker.close()

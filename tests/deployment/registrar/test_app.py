@@ -72,7 +72,7 @@ def test_tickets_over_http(registrar: Served, folder: Path, task: Task) -> None:
     moved = ask(registrar, task, {"user": "ada", "epoch": 1, "refused": [proof]})
     assert (moved.status_code, moved.json()["tickets"][0]["epoch"]) == (200, 1)
     text = registrar.client.get("/metrics", headers=HOST).text
-    assert 'tickets_refused_total{reason="participations"} 1' in text
+    assert 'bandanna_tickets_refused_total{reason="participations"} 1' in text
     assert registrar.client.get("/status", headers=HOST).json()["tickets"] == 1
 
 
@@ -105,7 +105,7 @@ def tickets_given(served: Served) -> str:
     return next(
         line
         for line in served.client.get("/metrics", headers=HOST).text.splitlines()
-        if line.startswith("tickets_total")
+        if line.startswith("bandanna_tickets_total")
     )
 
 

@@ -80,7 +80,7 @@ class Running:
 def in_flight(server: Running, requests: int) -> None:
     """Wait until so many are under way, beside the one that asks."""
     deadline = time.monotonic() + 600
-    while server.metric("in_flight") != requests + 1:
+    while server.metric("bandanna_requests_in_flight") != requests + 1:
         assert time.monotonic() < deadline
         time.sleep(0.02)
 

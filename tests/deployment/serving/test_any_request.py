@@ -22,7 +22,7 @@ WORDS = [
     "rotate",
     "status",
     "metrics",
-    "healthz",
+    "readyz",
     "echo",
     "numbers",
     "..",

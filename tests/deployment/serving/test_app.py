@@ -15,15 +15,15 @@ SECRET = "the-text-of-an-exception"
 def test_health(server: Running, tmp_path: Path) -> None:
     """A role that is well answers 200, one that is not 503, and strangers hear no more than that."""
     with server.client() as client:
-        answer = client.get("/healthz")
+        answer = client.get("/readyz")
         assert (answer.status_code, answer.json()) == (200, {"ok": True})
-        assert client.get("/healthz", headers=ADMIN).json() == {"ok": True, "batches": 3, "role": "example"}
-        assert client.head("/healthz").content == b""
+        assert client.get("/readyz", headers=ADMIN).json() == {"ok": True, "batches": 3, "role": "example"}
+        assert client.head("/readyz").content == b""
     for health in ("bad", "raises"):
         with running(tmp_path, health=health) as unwell, unwell.client() as client:
-            answer = client.get("/healthz")
+            answer = client.get("/readyz")
             assert (answer.status_code, answer.json()) == (503, {"ok": False})
-            answer = client.get("/healthz", headers=ADMIN)
+            answer = client.get("/readyz", headers=ADMIN)
             assert (answer.status_code, answer.json()["ok"]) == (503, False)
             assert SECRET not in answer.text
 
@@ -37,14 +37,16 @@ def test_metrics_are_read_by_a_strict_reader(server: Running) -> None:
         answer = client.get("/metrics", headers=ADMIN)
     assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
     types, samples = parse(answer.text)
-    assert types["requests_total"] == "counter"
-    assert types["in_flight"] == "gauge"
+    assert types["bandanna_requests_total"] == "counter"
+    assert types["bandanna_requests_in_flight"] == "gauge"
     reports = {("role", "example"), ("route", "/tasks/{task}/reports"), ("status", "2xx")}
-    assert samples["requests_total", frozenset(reports)] >= 3
-    assert samples["request_seconds_count", frozenset({("route", "/tasks/{task}/reports")})] >= 3
-    assert samples["requests_total", frozenset({("role", "example"), ("route", "other"), ("status", "4xx")})] >= 1
-    assert samples["refusals_total", frozenset({("reason", "stale")})] >= 1
-    assert samples["in_flight", frozenset()] >= 1
+    assert samples["bandanna_requests_total", frozenset(reports)] >= 3
+    assert samples["bandanna_request_duration_seconds_count", frozenset({("route", "/tasks/{task}/reports")})] >= 3
+    assert (
+        samples["bandanna_requests_total", frozenset({("role", "example"), ("route", "other"), ("status", "4xx")})] >= 1
+    )
+    assert samples["bandanna_refusals_total", frozenset({("reason", "stale")})] >= 1
+    assert samples["bandanna_requests_in_flight", frozenset()] >= 1
     assert "at-all" not in answer.text
 
 
@@ -79,7 +81,7 @@ def test_without_a_token_nobody_administrates(tmp_path: Path) -> None:
         for headers in ({}, {"authorization": "Bearer"}, {"authorization": "Bearer None"}):
             for path in ("/status", "/metrics"):
                 assert client.get(path, headers=headers).status_code == 403
-        assert client.get("/healthz").status_code == 200
+        assert client.get("/readyz").status_code == 200
 
 
 def test_unknown_paths_and_methods(server: Running) -> None:
@@ -108,7 +110,7 @@ def test_headers_of_every_answer(server: Running) -> None:
     """An answer may be sniffed or kept, though nobody said so, or tells what runs here."""
     with server.client() as client:
         answers = [
-            client.get(path) for path in ("/healthz", "/metrics", "/nowhere", "/raise/boom", "/streams", "/sleep/0")
+            client.get(path) for path in ("/readyz", "/metrics", "/nowhere", "/raise/boom", "/streams", "/sleep/0")
         ]
         answers += [client.post("/tasks/t/reports", content=body) for body in (b"", b"x", b"headers", b"pairs")]
         for answer in answers:
@@ -170,7 +172,7 @@ def test_documents_that_a_client_has_are_not_sent_again(server: Running) -> None
 )
 def test_failures(server: Running, method: str, kind: str, status: int, reason: str) -> None:
     """A handler's error has another status or reason, or its text reaches a client or the log."""
-    before = server.metric(f'refusals_total{{reason="{reason}"}}')
+    before = server.metric(f'bandanna_refusals_total{{reason="{reason}"}}')
     with server.client() as client:
         answer = client.request(method, f"/raise/{kind}")
     assert (answer.status_code, answer.json()["reason"]) == (status, reason)
@@ -178,7 +180,7 @@ def test_failures(server: Running, method: str, kind: str, status: int, reason: 
     assert "x-injected" not in answer.headers
     assert SECRET not in answer.text
     assert "Traceback" not in answer.text
-    assert server.metric(f'refusals_total{{reason="{reason}"}}') == before + 1
+    assert server.metric(f'bandanna_refusals_total{{reason="{reason}"}}') == before + 1
     if kind == "safe":
         assert answer.json()["error"] == "epoch must be at most 3, got 7"
     if kind == "refused":
@@ -197,7 +199,7 @@ def test_what_blocks_does_not_stop_others(server: Running) -> None:
     with server.connect() as slow:
         slow.sendall(b"GET /block/800 HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
         with server.client() as client:
-            assert client.get("/healthz").elapsed.total_seconds() < 0.7
+            assert client.get("/readyz").elapsed.total_seconds() < 0.7
         assert b'{"blocked":true}' in rest(slow)
 
 

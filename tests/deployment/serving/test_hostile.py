@@ -63,7 +63,7 @@ def test_a_slow_body_is_refused(tight: Running, path: bytes) -> None:
 
 
 def test_a_slow_head_is_refused(tight: Running) -> None:
-    for words in (b"GET /healthz HTTP/1.1\r\nx-a: ", b"GET", b"", b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n"):
+    for words in (b"GET /readyz HTTP/1.1\r\nx-a: ", b"GET", b"", b"GET /readyz HTTP/1.1\r\nhost: x\r\n\r\n"):
         begun = time.monotonic()
         said = tight.raw(words)
         assert time.monotonic() - begun < 300
@@ -72,7 +72,7 @@ def test_a_slow_head_is_refused(tight: Running) -> None:
 
 def test_a_large_head_is_refused(tight: Running) -> None:
     with tight.connect() as connection:
-        connection.sendall(b"GET /healthz HTTP/1.1\r\n")
+        connection.sendall(b"GET /readyz HTTP/1.1\r\n")
         try:
             for number in range(2000):
                 connection.sendall(b"x-%d: %s\r\n" % (number, b"y" * 100))
@@ -80,7 +80,7 @@ def test_a_large_head_is_refused(tight: Running) -> None:
             pass
         said = rest(connection)
     assert said.startswith(b"HTTP/1.1 431 ") or said == b""  # lost if bytes were on their way when it was closed
-    assert tight.metric('refusals_total{reason="head-too-large"}') >= 1
+    assert tight.metric('bandanna_refusals_total{reason="head-too-large"}') >= 1
 
 
 def test_a_client_that_does_not_read_is_cut_off(tight: Running) -> None:
@@ -90,7 +90,7 @@ def test_a_client_that_does_not_read_is_cut_off(tight: Running) -> None:
         time.sleep(2.5)
         in_flight(tight, 0)
         assert len(rest(connection)) < 1 << 23
-    assert tight.metric("in_flight") == 1
+    assert tight.metric("bandanna_requests_in_flight") == 1
 
 
 def test_a_flood_is_told_to_come_again(tight: Running) -> None:
@@ -99,7 +99,7 @@ def test_a_flood_is_told_to_come_again(tight: Running) -> None:
         with tight.client() as client:
             return client.post(path, content=b"x")
 
-    refused = 'refusals_total{reason="busy"}'
+    refused = 'bandanna_refusals_total{reason="busy"}'
     before = tight.metric(refused)
     with ThreadPoolExecutor(12) as pool:
         asked = [pool.submit(ask, "/hold") for _ in range(12)]
@@ -135,10 +135,10 @@ def test_a_busy_server_is_seen_to_be_well(tight: Running) -> None:
     [
         b"nonsense\r\n\r\n",
         b"\x16\x03\x01\x02\x00\x01\x00",
-        b"GET /healthz HTTP/9.9\r\n\r\n",
+        b"GET /readyz HTTP/9.9\r\n\r\n",
         b"GET  HTTP/1.1\r\nhost: x\r\n\r\n",
         b"GET /\xff HTTP/1.1\r\nhost: x\r\n\r\n",
-        b"GET /healthz HTTP/1.1\r\nbad header\r\n\r\n",
+        b"GET /readyz HTTP/1.1\r\nbad header\r\n\r\n",
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
         POST + b"content-length: -1\r\n\r\n",
         POST + b"content-length: 1\r\ncontent-length: 2\r\n\r\nxx",
@@ -152,7 +152,7 @@ def test_what_is_not_http_is_refused(server: Running, words: bytes) -> None:
     assert said.startswith(b"HTTP/1.1 400 Bad Request\r\n")
     assert said.endswith(b'{"error":"bad request","reason":"malformed"}')
     with server.client() as client:
-        assert client.get("/healthz").status_code == 200
+        assert client.get("/readyz").status_code == 200
 
 
 def test_a_wish_to_speak_something_else_is_ignored(server: Running) -> None:
@@ -165,7 +165,7 @@ def test_a_wish_to_speak_something_else_is_ignored(server: Running) -> None:
 
 def test_requests_in_one_breath_are_answered_in_order(server: Running) -> None:
     requests = [POST + b"content-length: %d\r\n\r\n" % n + bytes(n) for n in range(1, 20)]
-    said = server.raw(*requests, b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+    said = server.raw(*requests, b"GET /readyz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
     lengths = [int(part.partition(b"}")[0]) for part in said.split(b'{"length":')[1:]]
     assert lengths == list(range(1, 20))
     assert b'"ok":true' in said
@@ -183,7 +183,7 @@ def test_a_body_that_nobody_reads_is_passed_over(server: Running, path: str) -> 
 
 
 def test_a_client_that_leaves_is_counted(server: Running) -> None:
-    line = 'requests_total{role="example",route="/tasks/{task}/reports",status="gone"}'
+    line = 'bandanna_requests_total{role="example",route="/tasks/{task}/reports",status="gone"}'
     before = server.metric(line)
     with server.connect() as connection:
         connection.sendall(POST + b"content-length: 100\r\n\r\nabc")
@@ -191,7 +191,7 @@ def test_a_client_that_leaves_is_counted(server: Running) -> None:
     while server.metric(line) == before and time.monotonic() < deadline:
         time.sleep(0.05)
     assert server.metric(line) == before + 1
-    assert server.metric("in_flight") == 1
+    assert server.metric("bandanna_requests_in_flight") == 1
     assert all(each["event"] in ("started", "serving") for each in server.lines())
 
 

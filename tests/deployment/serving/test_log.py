@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import bandanna
 from bandanna.deployment.http.metrics import FORBIDDEN_KEYS, EventLog
 from bandanna.deployment.http.requests import ProgramError
 
 
-def test_a_line_is_json() -> None:
-    """An event is not one line of JSON with time, role, event and its facts."""
+def test_a_line_is_json_with_time_level_role_version_task_event_and_facts() -> None:
     stream = io.StringIO()
-    log = EventLog("analyzer", stream)
+    log = EventLog("analyzer", stream, task="t-1")
     log.say("released", epoch=3, seconds=0.25, exact=True, previous=None, type="ApproxDP", rho=float("inf"), users=20)
-    log.say("stopped")
+    log.say("stopped", level="error")
     first, second = map(json.loads, stream.getvalue().splitlines())
     assert first.pop("time").endswith("Z")
     facts = {
@@ -30,8 +30,9 @@ def test_a_line_is_json() -> None:
         "rho": "inf",
         "users": 20,
     }
-    assert first == {"role": "analyzer", "event": "released", **facts}
-    assert second["event"] == "stopped"
+    common = {"role": "analyzer", "version": bandanna.__version__, "task": "t-1"}
+    assert first == common | {"level": "info", "event": "released", **facts}
+    assert second == common | {"level": "error", "event": "stopped", "time": second["time"]}
 
 
 @pytest.mark.parametrize("key", [*sorted(FORBIDDEN_KEYS), "client_ip", "user_id", "time", "role", "Upper", "a-b"])

@@ -31,11 +31,12 @@ def read(metrics: RequestMetrics) -> Samples:
     """Return the samples as a strict reader finds them."""
     types, samples = parse(metrics.text().decode())
     assert types == {
-        "requests_total": "counter",
-        "request_seconds": "histogram",
-        "refusals_total": "counter",
-        "received_bytes_total": "counter",
-        "in_flight": "gauge",
+        "bandanna_requests_total": "counter",
+        "bandanna_request_duration_seconds": "histogram",
+        "bandanna_refusals_total": "counter",
+        "bandanna_received_bytes_total": "counter",
+        "bandanna_requests_in_flight": "gauge",
+        "bandanna_build_info": "gauge",
     }
     return samples
 
@@ -55,10 +56,10 @@ def test_requests_are_counted_by_template_and_class_of_status() -> None:
     counted = {
         (dict(labels)["status"], dict(labels)["route"]): n
         for (name, labels), n in samples.items()
-        if name == "requests_total"
+        if name == "bandanna_requests_total"
     }
     assert counted == expected
-    assert all(("role", "example") in labels for name, labels in samples if name == "requests_total")
+    assert all(("role", "example") in labels for name, labels in samples if name == "bandanna_requests_total")
 
 
 @given(st.lists(st.floats(0, 20), max_size=30))
@@ -69,9 +70,11 @@ def test_a_histogram_counts_every_duration_once(values: list[float]) -> None:
     samples = read(metrics)
     route = ("route", REPORTS.template)
     for end in ("0.001", "0.1", "10.0", "+Inf") if values else ():
-        counted = samples["request_seconds_bucket", frozenset({route, ("le", end)})]
+        counted = samples["bandanna_request_duration_seconds_bucket", frozenset({route, ("le", end)})]
         assert counted == sum(value <= float(end) for value in values)
-    assert samples.get(("request_seconds_sum", frozenset({route})), 0) == pytest.approx(math.fsum(values), abs=1e-9)
+    assert samples.get(("bandanna_request_duration_seconds_sum", frozenset({route})), 0) == pytest.approx(
+        math.fsum(values), abs=1e-9
+    )
 
 
 def test_refusals_and_bytes_are_counted_and_a_gauge_shows_the_present() -> None:
@@ -82,7 +85,7 @@ def test_refusals_and_bytes_are_counted_and_a_gauge_shows_the_present() -> None:
     for flying in (3, 1):
         metrics.flying = flying
         samples = read(metrics)
-        assert samples["in_flight", frozenset()] == flying
-    assert samples["refusals_total", frozenset({("reason", "busy")})] == 2
-    assert samples["refusals_total", frozenset({("reason", "host")})] == 1
-    assert samples["received_bytes_total", frozenset()] == 7
+        assert samples["bandanna_requests_in_flight", frozenset()] == flying
+    assert samples["bandanna_refusals_total", frozenset({("reason", "busy")})] == 2
+    assert samples["bandanna_refusals_total", frozenset({("reason", "host")})] == 1
+    assert samples["bandanna_received_bytes_total", frozenset()] == 7

@@ -35,7 +35,7 @@ def test_what_runs_is_finished(tmp_path: Path, number: int) -> None:
     """A server that is told to stop drops a request, takes new ones, forgets its role, or does not exit with 0."""
     with running(tmp_path) as server, server.connect() as busy, server.connect() as idle:
         busy.sendall(HELD)
-        idle.sendall(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n")
+        idle.sendall(b"GET /readyz HTTP/1.1\r\nhost: x\r\n\r\n")
         assert until(idle, b"}").startswith(b"HTTP/1.1 200 ")
         in_flight(server, 1)
         server.process.send_signal(number)
@@ -117,11 +117,11 @@ def test_tls(tmp_path: Path, certificate: tuple[Path, Path]) -> None:
     context = ssl.create_default_context(cafile=str(cert))
     with running(tmp_path, cert=str(cert), key=str(key)) as server:
         with server.client(verify=context) as client:
-            assert client.get("/healthz").status_code == 200
+            assert client.get("/readyz").status_code == 200
             assert client.post("/tasks/t/reports", content=bytes(5000)).json() == {"length": 5000}
         with pytest.raises(httpx.ConnectError), server.client(verify=True) as client:
-            client.get("/healthz")
-        assert not server.raw(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n").startswith(b"HTTP")
+            client.get("/readyz")
+        assert not server.raw(b"GET /readyz HTTP/1.1\r\nhost: x\r\n\r\n").startswith(b"HTTP")
         assert server.stop() == 0
         assert [line["event"] for line in server.lines()] == [
             "started",

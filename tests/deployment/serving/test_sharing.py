@@ -40,7 +40,7 @@ def test_public_answers_may_be_read_by_any_page(server: Running) -> None:
 def test_nothing_else_may_be_read(server: Running) -> None:
     with server.client(headers=PAGE) as client:
         answers = [
-            *(client.get(path) for path in ("/healthz", "/metrics", "/status", "/admin/no", "/nowhere", "/sleep/0")),
+            *(client.get(path) for path in ("/readyz", "/metrics", "/status", "/admin/no", "/nowhere", "/sleep/0")),
             *(client.post(path) for path in ("/echo", "/admin/rotate", "/admin/reports", "/raise/refused")),
             client.get("/status", headers={"authorization": f"Bearer {TOKEN}"}),
             client.put("/tasks/t/job", content=b"x"),

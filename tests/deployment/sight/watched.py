@@ -211,7 +211,7 @@ class Deployed:
                 assert all(each.poll() is None for each in self._processes), self.log(role)
                 try:
                     if httpx.get(
-                        f"http://127.0.0.1:{self.taps[role].target}/healthz", trust_env=False, verify=False
+                        f"http://127.0.0.1:{self.taps[role].target}/readyz", trust_env=False, verify=False
                     ).status_code:
                         break
                 except httpx.HTTPError:

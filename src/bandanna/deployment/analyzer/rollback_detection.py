@@ -63,7 +63,7 @@ class WitnessThread:
             try:
                 settled = self.step()
             except Exception as error:  # a full disk, a lost database: they may come back
-                self._log.say("step failed", type=type(error).__name__)
+                self._log.say("step failed", level="error", type=type(error).__name__)
                 settled = False
             pause = _TICK if settled else min(2 * pause, _LONGEST)
             if self._stop.wait(pause):
@@ -73,7 +73,7 @@ class WitnessThread:
         """Get pending publications cosigned; return whether none is left."""
         settled, pending = self._learner.settle(), self._learner.pending
         if self._learner.rolled_back:
-            self._log.say("rolled back")
+            self._log.say("rolled back", level="error")
         elif (self._since is None) != settled:
             number = None if pending is None else pending.number
             self._log.say("witnessed" if settled else "unwitnessed", number=number)

@@ -296,16 +296,27 @@ def build_analyzer(task: Task, secrets: Secrets, *, database: str, log: EventLog
     own = LocalCollector(learner, rows, secrets) if task.mixers == 0 else None
     pump = None if own is None else CollectorThread(own.collector, forward=own.forward, plan=own.plan, log=log)
     reports = None if own is None else CollectorRoutes(own.collector, task.id, metrics, ready=own.ready)
-    Gauge("publication", "Number of the publication in force.", registry=metrics).set_function(lambda: learner.number)
+    Gauge("bandanna_publication_number", "Number of the publication in force.", registry=metrics).set_function(
+        lambda: learner.number
+    )
     Gauge(
-        "unwitnessed_publications", "Publications that wait for the registrar's cosignature.", registry=metrics
+        "bandanna_unwitnessed_publications", "Publications that wait for the registrar's cosignature.", registry=metrics
     ).set_function(lambda: float(learner.pending is not None))
-    Gauge("task_running", "1 while batches are awaited.", registry=metrics).set_function(
+    Gauge("bandanna_task_running", "1 while batches are awaited.", registry=metrics).set_function(
         lambda: float(learner.status == RUNNING)
     )
     Gauge(
-        "rolled_back", "1 if the registrar has cosigned more than the database knows.", registry=metrics
+        "bandanna_rolled_back", "1 if the registrar has cosigned more than the database knows.", registry=metrics
     ).set_function(lambda: float(learner.rolled_back))
+
+    Gauge(
+        "bandanna_epsilon_spent",
+        "Epsilon of the user who paid most, as published; NaN without a number.",
+        registry=metrics,
+    ).set_function(lambda: _to_metric(None if learner.published is None else learner.published.said("spent")))
+    Gauge("bandanna_epsilon_budget", "Epsilon of the budget; NaN if it has none.", registry=metrics).set(
+        _to_metric(getattr(task.policy.privacy.budget, "epsilon", None))
+    )
 
     async def start() -> None:
         witnesses.start()
@@ -344,3 +355,7 @@ def build_analyzer(task: Task, secrets: Secrets, *, database: str, log: EventLog
         database=lambda: rows,
         limits=compute_limits(learner.now.batches, shares=task.mixers > 0),
     )
+
+
+def _to_metric(value: float | None) -> float:
+    return math.nan if value is None else float(value)

@@ -118,15 +118,15 @@ class HttpRoleClient:
 
 
 _WATCHED_METRICS = {  # metrics that are about refusals and answers, and what their label is
-    "refusals_total",
-    "reports_total",
-    "tickets_total",
-    "tickets_refused_total",
-    "jobs_total",
-    "bad_seeds_total",
-    "shares_waiting",
-    "in_flight",
-    "received_bytes_total",
+    "bandanna_refusals_total",
+    "bandanna_reports_total",
+    "bandanna_tickets_total",
+    "bandanna_tickets_refused_total",
+    "bandanna_jobs_total",
+    "bandanna_bad_seeds_total",
+    "bandanna_shares_waiting",
+    "bandanna_requests_in_flight",
+    "bandanna_received_bytes_total",
 }
 _COUNTS = 100  # of a role
 _LABEL = 60  # letters of a label
@@ -158,7 +158,7 @@ def _whole(value: Any) -> int:
 
 
 def parse_health(answer: RoleResponse) -> str:
-    """Of `GET /healthz`: 503 is a role that is not well, anything else but 200 a door that is closed to us."""
+    """Of `GET /readyz`: 503 is a role that is not well, anything else but 200 a door that is closed to us."""
     if answer.status not in (200, 503):
         return "untold"
     try:
@@ -217,7 +217,7 @@ async def _fetch_role_health(web: RoleClient, known: TaskStatus, role: RoleState
     if url is None:
         return replace(role, state="unnamed")
     try:
-        return replace(role, state=parse_health(await web.get(f"{url}/healthz")))
+        return replace(role, state=parse_health(await web.get(f"{url}/readyz")))
     except RoleUnavailable:
         return replace(role, state="silent")
 

@@ -18,6 +18,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
+from bandanna import __version__
 from bandanna.deployment.http.limits import (
     ADMITTED_REQUEST,
     AMONG,
@@ -138,7 +139,7 @@ class Lifespan:
             await step()
         except Exception as error:
             self.failure = error
-            self._tallies.log.say(f"{name} failed", type=type(error).__name__, place=locate_error(error))
+            self._tallies.log.say(f"{name} failed", level="error", type=type(error).__name__, place=locate_error(error))
             return False
         return True
 
@@ -161,7 +162,7 @@ def write_row(database: ClaimedDatabase) -> None:
 
 
 class Health:
-    """What `GET /healthz` answers.
+    """What `GET /readyz` answers.
 
     Parameters
     ----------
@@ -422,13 +423,15 @@ def build_application(
     ending: Callable[[], None] = lambda: None,
     database: Callable[[], ClaimedDatabase | None] = lambda: None,
 ) -> Application:
-    """Build a role's application, with /healthz, /metrics and /status.
+    """Build a role's application, with /livez, /readyz, /version, /metrics and /status.
+
+    /livez answers 200 as long as the process answers at all, /readyz 503 when the role cannot do its work.
 
     `ending` is called on the loop when the server is told to stop, before it waits for what runs: answers without an
     end must end now. `stop` is called when nothing runs any more.
     `health` is asked on the loop and must be quick: a document with "ok": False, or an exception, is answered 503.
     `database` gives the database that the process has claimed. If a row cannot be written to it, at most once in 5 s,
-    /healthz is 503. When another process has taken it over, everything is answered 503, and the server ends.
+    /readyz is 503. When another process has taken it over, everything is answered 503, and the server ends.
     Outside nobody hears more of the role's health than "ok".
     What routes of `public` ("GET /task", "POST /tasks/{task}/reports") answer may be read by pages of any origin.
     Routes of `peers` are for other roles: they have places of their own, and the listener for other roles if there is
@@ -443,7 +446,9 @@ def build_application(
     life = Lifespan(start=start, stop=stop, bodies=bodies, tallies=tallies, limits=limits, database=database)
     well = Health(role, health, database, tallies)
     own = [
-        RouteTarget(method="GET", template="/healthz", handle=_health(well), raw=False, light=True, inner=True),
+        RouteTarget(method="GET", template="/livez", handle=_live, raw=False, light=True, inner=True),
+        RouteTarget(method="GET", template="/readyz", handle=_health(well), raw=False, light=True, inner=True),
+        RouteTarget(method="GET", template="/version", handle=_version(role), raw=False, light=True, inner=True),
         RouteTarget(method="GET", template="/metrics", handle=_metrics(tallies), raw=False, light=True, inner=True),
         RouteTarget(method="GET", template="/status", handle=_status(role, status), raw=False, inner=True),
     ]
@@ -473,13 +478,24 @@ def _mark_targets(targets: Sequence[RouteTarget], peers: Collection[str], keyed:
     return marked
 
 
+async def _live(_: bool) -> Response:
+    return json_response({"ok": True})
+
+
+def _version(role: str) -> Callable[[bool], Awaitable[Response]]:
+    async def version(inside: bool) -> Response:
+        return json_response({"version": __version__} | ({"role": role} if inside else {}))
+
+    return version
+
+
 def _health(well: Health) -> Callable[[bool], Awaitable[Response]]:
-    async def healthz(inside: bool) -> Response:
+    async def readyz(inside: bool) -> Response:
         document = await well.document()
         ok = bool(document["ok"])
         return json_response(document if inside else {"ok": ok}, 200 if ok else 503)
 
-    return healthz
+    return readyz
 
 
 def _metrics(tallies: RequestMetrics) -> Callable[[bool], Awaitable[Response]]:

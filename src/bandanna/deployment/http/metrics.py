@@ -6,6 +6,7 @@ import asyncio
 import json
 import math
 import re
+import secrets
 import sys
 import threading
 import time
@@ -13,13 +14,14 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from itertools import accumulate
-from typing import TextIO
+from typing import Literal, TextIO
 
-from prometheus_client import CollectorRegistry, Counter, Metric, disable_created_metrics, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Metric, disable_created_metrics, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
+from bandanna import __version__
 from bandanna.deployment.http.requests import (
     ProgramError,
     RequestRefused,
@@ -51,14 +53,15 @@ class EventLog:
     (`users=200`). Texts are short, of a closed alphabet, and no address of a machine.
     """
 
-    def __init__(self, role: str, stream: TextIO | None = None) -> None:
-        self.role = _check_log_text("role", role)
+    def __init__(self, role: str, stream: TextIO | None = None, *, task: str | None = None) -> None:
+        self.role, self._task = _check_log_text("role", role), _check_log_value("task", task)
         self._stream = sys.stderr if stream is None else stream
         self._lock = threading.Lock()
 
-    def say(self, event: str, **facts: LogValue) -> None:
+    def say(self, event: str, *, level: Literal["info", "warning", "error"] = "info", **facts: LogValue) -> None:
         """Write one line; a failing stream is ignored."""
-        said: dict[str, LogValue] = {"time": _now(), "role": self.role, "event": _check_log_text("event", event)}
+        said: dict[str, LogValue] = {"time": _now(), "level": level, "role": self.role, "version": __version__}
+        said |= {"task": self._task, "event": _check_log_text("event", event)}
         for key, value in facts.items():
             if key in said or not _KEY.fullmatch(key) or not FORBIDDEN_KEYS.isdisjoint(key.split("_")):
                 raise ProgramError(
@@ -123,9 +126,15 @@ class RequestMetrics(Collector):
         self.log = log
         self._role = role
         self._metrics = metrics
-        self._refusals = Counter("refusals_total", "Requests refused, by reason.", ["reason"], registry=metrics)
+        self._refusals = Counter(
+            "bandanna_refusals_total", "Requests refused, by reason.", ["reason"], registry=metrics
+        )
         self._requests: dict[tuple[str, int], _Durations] = {}
         self._said: dict[tuple[str, str], tuple[float, int]] = {}
+        build = Gauge(
+            "bandanna_build_info", "Always 1; the labels tell what runs.", ["role", "version"], registry=metrics
+        )
+        build.labels(role=role, version=__version__).set(1)
         metrics.register(self)
 
     def request(self, target: RouteTarget | RequestRefused, status: int, seconds: float) -> None:
@@ -139,21 +148,25 @@ class RequestMetrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics of requests, as Prometheus' client library wants them."""
-        requests = CounterMetricFamily("requests_total", "Requests answered.", labels=("role", "route", "status"))
+        requests = CounterMetricFamily(
+            "bandanna_requests_total", "Requests answered.", labels=("role", "route", "status")
+        )
         routes: dict[str, _Durations] = {}
         for (route, status), durations in list(self._requests.items()):
             requests.add_metric((self._role, route, f"{status}xx" if status else "gone"), sum(durations.counts))
             of_route = routes.setdefault(route, _Durations())
             of_route.counts = [a + b for a, b in zip(of_route.counts, durations.counts, strict=True)]
             of_route.seconds += durations.seconds
-        seconds = HistogramMetricFamily("request_seconds", "Seconds from head to answer.", labels=("route",))
+        seconds = HistogramMetricFamily(
+            "bandanna_request_duration_seconds", "Seconds from head to answer.", labels=("route",)
+        )
         for route, durations in routes.items():
             ends = map(floatToGoString, (*BUCKETS, math.inf))
             seconds.add_metric((route,), list(zip(ends, accumulate(durations.counts), strict=True)), durations.seconds)
         yield requests
         yield seconds
-        yield CounterMetricFamily("received_bytes_total", "Bytes of requests' bodies.", self.received)
-        yield GaugeMetricFamily("in_flight", "Requests being answered.", self.flying)
+        yield CounterMetricFamily("bandanna_received_bytes_total", "Bytes of requests' bodies.", self.received)
+        yield GaugeMetricFamily("bandanna_requests_in_flight", "Requests being answered.", self.flying)
 
     def refused(self, reason: str) -> None:
         """Count a refusal."""
@@ -164,11 +177,15 @@ class RequestMetrics(Collector):
         refused = make_busy_refusal("stopping") if isinstance(error, asyncio.CancelledError) else to_refusal(error)
         self.refused(refused.reason)
         if not isinstance(error, RequestRefused) and (refused.status == 500 or is_storage(error)):
-            self.failed(refused.reason, error)
+            refused.details["request"] = secrets.token_hex(8)
+            self.failed(refused.reason, error, refused.details["request"])
         return refused
 
-    def failed(self, event: str, error: BaseException) -> None:
-        """Log a failure, at most once a second for the same place; `more` are those since the last line."""
+    def failed(self, event: str, error: BaseException, request: str | None = None) -> None:
+        """Log a failure, at most once a second for the same place; `more` are those since the last line.
+
+        `request` is the id that the answer shows: it is drawn for the failure, so it says nothing of the client.
+        """
         key = type(error).__name__, locate_error(error)
         now = time.monotonic()
         last, more = self._said.get(key, (-_QUIET, 0))
@@ -178,7 +195,7 @@ class RequestMetrics(Collector):
         if len(self._said) >= _KNOWN:
             self._said.clear()
         self._said[key] = now, 0
-        self.log.say(event, type=key[0][:60], place=key[1], more=more)
+        self.log.say(event, level="error", request=request, type=key[0][:60], place=key[1], more=more)
 
     def text(self) -> bytes:
         """Return all metrics of the process in Prometheus' text format."""

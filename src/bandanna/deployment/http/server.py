@@ -143,7 +143,7 @@ class _RoleServer(uvicorn.Server):
                     connection.expire(now)
                     self._count(connection, half_open, now)
             except Exception as error:  # one connection stops no server
-                self._log.say("unhandled", type=type(error).__name__, place=locate_error(error))
+                self._log.say("unhandled", level="error", type=type(error).__name__, place=locate_error(error))
 
     def _count(self, connection: LimitedConnection, half_open: dict[str, int], now: float) -> None:
         """End what an address holds half-open beyond its bound: requests without a head take no places, but files."""
@@ -185,7 +185,7 @@ class _RoleServer(uvicorn.Server):
     def _unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
         if error is not None and not isinstance(error, OSError):  # broken connections and handshakes are no news
-            self._log.say("unhandled", type=type(error).__name__, place=locate_error(error))
+            self._log.say("unhandled", level="error", type=type(error).__name__, place=locate_error(error))
 
 
 def _make_event_loop() -> Callable[[], asyncio.AbstractEventLoop]:
@@ -245,7 +245,7 @@ class _ErrorHandler(logging.Handler):
         """One line."""
         error = record.exc_info[1] if record.exc_info else None
         if error is not None:
-            self._log.say("server", type=type(error).__name__, place=locate_error(error))
+            self._log.say("server", level="error", type=type(error).__name__, place=locate_error(error))
 
 
 @contextmanager
