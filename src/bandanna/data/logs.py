@@ -1,7 +1,6 @@
-"""`Log`: logged decisions, with who came, which arm was given with which probability, and the reward.
+"""`Log`: logged decisions with contexts, arms, propensities and rewards, and the budget of the users in it.
 
-A log is raw data of the people in it, and nothing in this module is private. `bd.ope` with `privacy=` and what a policy
-learns in `bd.replay` are private. Functions below `Log` read and check its parts.
+A log is raw data. Estimates of `bd.ope` with `privacy=` and `Log.start` are private releases from it.
 """
 
 from __future__ import annotations
@@ -19,9 +18,14 @@ from numpy.typing import NDArray
 
 from bandanna import validation
 from bandanna.data.tables import ColumnTable, read_table
-from bandanna.device.domain import check_all_finite, read_numeric_array, read_real_array
-from bandanna.errors import ClippingWarning, InvalidArgument, InvalidStatistic, ValueSummary
+from bandanna.device.domain import Estimate, Statistic, check_all_finite, read_numeric_array, read_real_array
+from bandanna.device.noise import NoiseSource
+from bandanna.errors import BandannaError, ClippingWarning, InvalidArgument, InvalidStatistic, ValueSummary
 from bandanna.numeric.rng import GeneratorRandomness
+from bandanna.privacy.budgets import Budget
+from bandanna.privacy.ledger import BudgetBalance, Ledger
+from bandanna.protocols.base import BatchProtocol
+from bandanna.protocols.privacy_model import Privacy
 from bandanna.types import Bools, Floats, Ints
 from bandanna.validation import call_with_user_data, checked_keywords
 
@@ -53,7 +57,11 @@ class Log:
     clipped
         The number of rewards that were clipped to the range. Not protected: do not publish it.
     found
-        The names were found in the rows, so that they depend on who is in the log; nothing private can be made of it.
+        The names were found in the rows, so they depend on the users in the log. Private releases are refused.
+    repeated
+        Some users have several rows. Private releases are refused, because they protect single rows.
+    ledger
+        Records the private releases from this log, and refuses those that would exceed its budget.
     """
 
     contexts: Floats
@@ -66,6 +74,8 @@ class Log:
     floor: float | None = None
     clipped: int = 0
     found: bool = field(default=False, compare=False)
+    repeated: bool = field(default=False, compare=False)
+    ledger: Ledger | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         rewards = checked_array("rewards", self.rewards, (1,))
@@ -113,6 +123,8 @@ class Log:
         reward_range: tuple[float, float] | None = None,
         floor: float | None = None,
         success: Any = None,
+        user: Any = None,
+        budget: Privacy | Budget | Ledger | None = None,
     ) -> Log:
         """Make a log of a table with one row for each event.
 
@@ -140,6 +152,11 @@ class Log:
             design.
         success
             The word in the reward column that means 1; all others mean 0.
+        user
+            A column of user ids. Private releases are refused if a user has several rows. Ids are not stored.
+        budget
+            The budget of each user for all private releases from this log, such as `bd.central(1.0, 1e-5)`. Pass a
+            `Ledger` to share or store it. By default releases are not limited.
 
         Returns
         -------
@@ -177,12 +194,25 @@ class Log:
             floor=known,
             clipped=clipped,
             found=public is None,
+            repeated=user is not None and len(set(table.labels("user", user))) < table.rows,
+            ledger=open_ledger(budget),
         )
 
     @classmethod
     def read(cls, path: str | PathLike[str], **columns: Any) -> Log:
         """Read a Parquet (extra `results`) or CSV file; the other arguments are those of `from_frame`."""
         return cls.from_frame(read_table(path), **columns)
+
+    def __copy__(self) -> Log:
+        return self  # immutable, but for the ledger, which must stay one
+
+    def __deepcopy__(self, memo: Any) -> Log:
+        return self
+
+    def __reduce__(self) -> Any:
+        if self.ledger is not None:
+            raise BandannaError("a log with a budget is not pickled, because both copies would spend its budget")
+        return super().__reduce__()
 
     @classmethod
     @checked_keywords("bd.Log.from_decisions")
@@ -195,6 +225,8 @@ class Log:
         arms: Sequence[Any] | None = None,
         reward_range: tuple[float, float] | None = None,
         floor: float | None = None,
+        users: Sequence[Any] | None = None,
+        budget: Privacy | Budget | Ledger | None = None,
     ) -> Log:
         """Make a log of an agent's decisions, as its host has kept them.
 
@@ -204,8 +236,10 @@ class Log:
             Decisions and their rewards.
         contexts
             Features of users, (n, d), or of arms, (n, arms, d), in the order of `arms`; None if there are none.
-        arms, reward_range
+        arms, reward_range, budget
             As for `from_frame`.
+        users
+            The user of each decision, as `user` of `from_frame`.
         floor
             Public; p / K for an agent whose policy has `explore=bd.policies.uniform(then=p)`.
 
@@ -224,8 +258,11 @@ class Log:
             raise InvalidStatistic("rewards", ValueSummary(f"{len(told)} entries"), allowed, hint)
         frame = {"arm": [d.arm for d in made], "reward": told, "propensity": [float(d.probability) for d in made]}
         places = None if contexts is None else (lambda _: contexts)
+        if users is not None:
+            frame["user"] = validation.list_entries("users", users, "a user id for each decision")
         return cls.from_frame(frame, arm="arm", reward="reward", propensity="propensity", context=places or (),
-                              arms=arms, reward_range=reward_range, floor=floor)  # fmt: skip
+                              arms=arms, reward_range=reward_range, floor=floor,
+                              user=None if users is None else "user", budget=budget)  # fmt: skip
 
     def __len__(self) -> int:
         return len(self.rewards)
@@ -245,12 +282,50 @@ class Log:
         """Whether features are those of users, the same for all arms."""
         return self.contexts.ndim == 2
 
-    def check_private(self) -> None:
-        """Refuse to make something private of a log whose arms were found in its rows.
+    @property
+    def budget(self) -> BudgetBalance | None:
+        """The `spent`, `remaining` and `total` epsilon of the users in the log; None without a budget."""
+        return None if self.ledger is None else self.ledger.view().balance()
 
-        That somebody was given a rare arm would show in K, in bounds and probabilities that follow from K, and in which
-        targets there are.
+    def release(
+        self, protocol: BatchProtocol, statistic: Statistic, source: NoiseSource, *, task: str, path: str = "messages"
+    ) -> Estimate:
+        """Release a sum over the users in the log, and charge it to the ledger if the log has one.
+
+        A release of the same statistic with the same noise level is not drawn again: the ledger returns the stored one.
+
+        Raises
+        ------
+        BudgetExceeded
+            The release would exceed the budget. Nothing was spent or released.
         """
+
+        def draw() -> Estimate:
+            return protocol.release(statistic, source, path=path)
+
+        ledger = self.ledger
+        if ledger is None:
+            return draw()
+
+        def charge() -> Estimate:
+            named = (
+                ledger.find_task(protocol.event, statistic, f"{task} ") or f"{task} {len(ledger.store.entries()) + 1}"
+            )
+            released: Estimate = ledger.release(protocol.event, task=named, batch=0, data=statistic, draw=draw)
+            return released
+
+        return ledger.store.alone(charge)
+
+    def check_private(self) -> None:
+        """Refuse private releases if the arms' names were found in the rows, or if a user has several rows.
+
+        A rare arm that only one user was given would show in the number of arms and in bounds that follow from it.
+        """
+        if self.repeated:
+            hint = "Keep one row for each user, or combine a user's rows into one."
+            raise InvalidArgument(
+                "log", ValueSummary("several rows of one user"), "a log with a row for each user", hint
+            )
         if self.found:
             hint = 'Pass arms=["A", "B"] (--arms A,B). Names that are found in the data are not private.'
             raise InvalidArgument("arms", None, "the names of all arms", hint)
@@ -322,7 +397,7 @@ class Log:
         seed: int | None = None,
         ledger: Any = None,
     ) -> Any:
-        """Release the sum of these people's reports for `LinTS(..., start=)`: see `bandanna.data.replay`."""
+        """Release the sum of these users' reports for `LinTS(..., start=)`: see `bandanna.data.replay`."""
         from bandanna.data.replay import sum_for_warm_start
 
         return sum_for_warm_start(self, policy, privacy=privacy, arms=arms, seed=seed, ledger=ledger)
@@ -403,7 +478,17 @@ class _SomeSlots(SlotRandomness):
         return super().normal((self._slots, *shape[1:]), name)[self._rows]
 
 
-# Parts of a log: names of arms, propensities, contexts, eligible arms, rewards
+# Parts of a log: budget, names of arms, propensities, contexts, eligible arms, rewards
+
+
+def open_ledger(budget: Privacy | Budget | Ledger | None) -> Ledger | None:
+    """Return a new ledger for a budget, or the given ledger."""
+    given = budget.budget if isinstance(budget, Privacy) else budget
+    if isinstance(given, Budget):
+        return Ledger(budget=given)
+    if given is not None and not isinstance(given, Ledger):
+        raise InvalidArgument("budget", budget, "a privacy model such as bd.central(1.0, 1e-5), a Budget or a Ledger")
+    return given
 
 
 _MOST_ARMS = 100_000

@@ -553,7 +553,7 @@ def sum_for_warm_start(
     seed : int, optional
         For tests; then the noise protects nobody.
     ledger : Ledger, optional
-        The ledger of the people in the log. The sum is drawn once; asked again, the same sum is returned.
+        Records the release, unless the log has a budget. A second call returns the stored sum.
 
     Returns
     -------
@@ -576,7 +576,15 @@ def sum_for_warm_start(
     features = log.arm_contexts()[np.arange(len(log)), log.arms]
     statistic = policy._form_statistic(features, log.scaled_rewards(), log.arms)
     protocol = protocol_for(trust.with_default_protocol("auto"), statistic.domain, len(log))
-    released = release_recorded(protocol, statistic, _source(seed), ledger=ledger, task=_TASK)
+    if ledger is not None and log.ledger is not None and ledger is not log.ledger:
+        raise InvalidArgument(
+            "ledger", ValueSummary("another one"), "left out, because the log has a budget of its own"
+        )
+    if trust.noisy and log.ledger is not None:
+        task = _TASK if seed is None else f"seed {seed}: {_TASK}"
+        released = log.release(protocol, statistic, _source(seed), task=task)
+    else:
+        released = release_recorded(protocol, statistic, _source(seed), ledger=ledger, task=_TASK)
     promised = protocol.guarantee
     return WarmStart(
         total=tuple(released.total.tolist()),

@@ -235,6 +235,12 @@ class Ledger:
 
         return self.store.alone(once)
 
+    def find_task(self, event: Event, data: Statistic | ArrayLike | bytes, prefix: str) -> str | None:
+        """Return the task whose name begins with `prefix` and that has released this event on these data, or None."""
+        mark = self._fingerprint(data, event)
+        return next((one.task for one in self.store.entries()
+                     if one.task.startswith(prefix) and hmac.compare_digest(one.fingerprint, mark)), None)  # fmt: skip
+
     def spent(self) -> float:
         """Return the epsilon spent so far by the user with the most participations, at the budget's delta (or 1e-6)."""
         return accountant.compute_spent(self.store.tasks(), self.participations, stated_delta(self.budget))

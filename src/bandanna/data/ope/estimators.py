@@ -144,7 +144,7 @@ def _release_sums(case: WeightedLog, trust: Privacy, seed: Any, path: str) -> We
         return exact_sums(case)
     domain = ImportanceWeightDomain(bound=case.bound, moments=True)
     statistic = domain.statistic(case.weights[:, None], case.rewards)
-    released = release_sum(trust, statistic, seed=seed, path=path)
+    released = release_sum(trust, statistic, log=case.log, seed=seed, path=path)
     return read_sums(case, domain.unpack(released.total)[0], released, domain.units)
 
 
@@ -393,7 +393,7 @@ def _release_corrections(
     """Release the sums of d = g - 1/2 + w (r - q), w and d^2, and compute the value from them."""
     n = case.people
     domain = DoublyRobustDomain(bound=0.0 if method == "dm" else case.bound, spread=half)
-    released = release_sum(trust, domain.statistic(corrections, weights), seed=seed, path=path)
+    released = release_sum(trust, domain.statistic(corrections, weights), log=case.log, seed=seed, path=path)
     (total, weight, square), noise = domain.unpack(released.total), released.variance * domain.units**2
     mean, largest = float(total) / n, domain.largest
     centre = min(max(mean, -0.5), 0.5)
@@ -503,7 +503,7 @@ def reward_model(
     rewards = log.scaled_rewards() - (0.5 if own else 0.0)
     statistic = domain.statistic(features, rewards, arms=log.arms if own else None)
     if trust.noisy:
-        released = release_sum(trust, statistic, seed=seed, path=path)
+        released = release_sum(trust, statistic, log=log, seed=seed, path=path)
         total, variance, guarantee = released.total, released.variance, released.guarantee
     else:
         total, variance, guarantee = statistic.total(), 0.0, guarantee_without_privacy(domain)
@@ -673,7 +673,7 @@ def _release_all(
     domain = ImportanceWeightDomain(bound=1.0, targets=len(cases), moments=True, exclusive=exclusive)
     weights = np.stack([case.weights / case.bound for case in cases.values()], axis=-1)
     first = next(iter(cases.values()))
-    released = release_sum(trust, domain.statistic(weights, first.rewards), seed=seed, path=path)
+    released = release_sum(trust, domain.statistic(weights, first.rewards), log=first.log, seed=seed, path=path)
     parts = domain.unpack(released.total)
     sums = {}
     for place, (name, case) in enumerate(cases.items()):

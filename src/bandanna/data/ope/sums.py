@@ -52,13 +52,12 @@ class ReleasedSum:
     laplace: bool = False
 
 
-def release_sum(privacy: Privacy, statistic: Statistic, *, seed: Any, path: str) -> ReleasedSum:
-    """Release a sum by the privacy model's protocol, calibrated for as many people; noise is secure unless a seed is
-    given.
-    """
+def release_sum(privacy: Privacy, statistic: Statistic, *, log: Log, seed: Any, path: str) -> ReleasedSum:
+    """Release a sum over a log by the privacy model's protocol; noise is secure unless a seed is given."""
     protocol = protocol_for(privacy.with_default_protocol("auto"), statistic.domain, statistic.users)
     source, way = _source(seed, path)
-    estimate = protocol.release(statistic, source, path=way)
+    task = "estimate" if seed is None else f"seed {seed}: estimate"  # seeded noise is another release
+    estimate = log.release(protocol, statistic, source, task=task, path=way)
     along = protocol.std_along(statistic.users) if isinstance(protocol, LocalUnit) else 0.0
     return ReleasedSum(
         total=estimate.total,
