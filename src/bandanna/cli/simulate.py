@@ -380,7 +380,7 @@ def study(
     ] = None,
     label: Annotated[str | None, typer.Option(help="Own table: the column of the right arm, instead of a log.")] = None,
     features: Annotated[
-        Path | None, typer.Option(help="A TOML file with a table `features`, a public map (docs/features.md).")
+        Path | None, typer.Option(help="A TOML file with a table `features`, a public map (docs/how-to/features.md).")
     ] = None,
     out: Annotated[
         Path | None,

@@ -1,4 +1,4 @@
-"""The policies that `docs/own-policy.md` shows: they are held to the laws as they stand there."""
+"""The policies that `docs/how-to/write-a-policy.md` shows: they are held to the laws as they stand there."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import types
 from pathlib import Path
 from typing import Any
 
-_PAGE = Path(__file__).parents[3] / "docs" / "own-policy.md"
+_PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "write-a-policy.md"
 
 
 def _source(title: str) -> str:

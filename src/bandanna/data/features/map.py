@@ -482,7 +482,7 @@ class Map:
         raise InvalidBudget("privacy", None, "given to fit a map to users' records", hint)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values, the same in every language (docs/features.md)."""
+        """Return plain values, the same in every language (docs/how-to/features.md)."""
         return write_document(self.columns, self.project, self.ball, self.intercept)
 
     @classmethod
@@ -506,7 +506,7 @@ class Map:
 
     @classmethod
     def from_table(cls, table: Mapping[str, Any]) -> Map:
-        """Read the [features] table of a task's file (docs/features.md)."""
+        """Read the [features] table of a task's file (docs/how-to/features.md)."""
         columns, project, ball, intercept = map_from_table(table)
         return cls.of(columns, project=project, ball=ball, intercept=intercept)
 

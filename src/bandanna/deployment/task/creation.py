@@ -58,7 +58,7 @@ class TaskFile:
     [schema]                               # public: the features of a context, in their order, and their ranges
     age = [18, 80]
 
-    [features]                             # instead: a public map from records to features (docs/features.md)
+    [features]                             # instead: a public map from records to features (docs/how-to/features.md)
     intercept = true                       # project = { dim = 6, seed = 0 }, ball = { scale = 1.5 }
     [features.columns]
     age = [18, 80]
