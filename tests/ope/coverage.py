@@ -1,4 +1,4 @@
-"""How often intervals hold the truth: `python -m tests.ope.coverage 5000` prints what docs/appendix/study-results.md says."""
+"""How often intervals hold the truth: `python -m tests.ope.coverage 5000` prints a table of the study results."""
 
 from __future__ import annotations
 

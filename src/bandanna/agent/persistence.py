@@ -362,7 +362,8 @@ def check_can_be_saved(policy: Policy[Any], state: Any, encoding: Encoding) -> N
     except InvalidArgument as fault:
         name, given = type(policy).__name__, fault.value
         allowed = f"{name}.init must say what it returns, `-> State`, a dataclass of numbers, texts and arrays"
-        raise InvalidArgument("policy", f"a state with a {given}", f"{allowed} (docs/how-to/write-a-policy.md)") from None
+        hint = f"{allowed} (docs/how-to/write-a-policy.md)"
+        raise InvalidArgument("policy", f"a state with a {given}", hint) from None
 
 
 def read_save(file: Path, saves: SaveFormat, own: type[Policy[Any]] | None) -> dict[str, Any]:
