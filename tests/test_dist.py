@@ -18,7 +18,7 @@ SNIPPET = """
 import pathlib, sys
 import bandanna as bd
 assert pathlib.Path(bd.__file__).is_relative_to(sys.prefix), bd.__file__
-assert (pathlib.Path(bd.__file__).parent / "dashboard" / "assets" / "style.css").is_file()
+assert (pathlib.Path(bd.__file__).parent / "deployment" / "dashboard" / "assets" / "style.css").is_file()
 policy = bd.LinTS(dim=3, horizon=1_000, intercept=True, privacy=bd.shuffle(epsilon=1.0, delta=1e-5))
 agent = bd.Agent(policy=policy)
 decision = agent.act({"tea": [0.5, 0.1, 1.0], "coffee": [0.2, 0.7, 1.0]})
@@ -52,7 +52,8 @@ def test_everything_is_inside(built: dict[str, Path]) -> None:
         if path.is_file() and "__pycache__" not in path.parts
     }
     assert names == wanted
-    assert {"bandanna/py.typed", "bandanna/deployment/dashboard/assets/live.js"} <= names
+    served = {"assets/live.js", "templates/task.html"}
+    assert {"bandanna/py.typed", *(f"bandanna/deployment/dashboard/{name}" for name in served)} <= names
     assert others == {f"bandanna-{bandanna.__version__}.dist-info"}
 
 

@@ -120,7 +120,7 @@ def test_the_tutorial(tmp_path: Path, client: Path, opening: Opening) -> None:
         board.goto(newcomer.url("http://127.0.0.1:8710"))
         assert faults(board) == []
         board.get_by_role("link", name="Which treatment").click()
-        expect(board.locator("#now")).to_contain_text("1 of 263 slots are open")
+        expect(board.locator("#now")).to_contain_text("1 of 263 users")
         expect(board.locator("#now dl")).to_contain_text("Publication0")
         board.evaluate("window.untouched = true")
 

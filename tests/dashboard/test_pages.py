@@ -127,9 +127,11 @@ def test_a_batch_is_followed_until_it_closes(tmp_path: Path) -> None:
     async def work() -> None:
         seen = await Seen(town).look()
         page = Read(await seen.page(f"/tasks/{town.task.id}"))
-        assert "Batch 0: 0 of 40 slots are open. It closes 10 minutes after its 40th slot." in page.text
-        assert "Batch 1, of 40 slots, follows." in page.text
+        assert "Batch 0: 0 of 40 users. It closes 10 minutes after the last of them joins." in page.text
+        assert "Batch 1 follows, with 40 users." in page.text
         assert page.all("progress")[0]["max"] == "40"
+        assert "Waiting for the first 40 users." in page.text
+        assert not page.all("svg")
         version = seen.board.version(town.task.id)
         town.inside.collector._fillings[0].open(b"a slot of 16 byt")
         await seen.watches[0].glance(everybody=False)

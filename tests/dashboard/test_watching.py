@@ -61,8 +61,8 @@ def test_an_analyzer_that_does_not_answer_is_waited_for(town: Town) -> None:
         await tried(seen)
         text = Read(await seen.page(page)).text
         assert "No news from the analyzer: it cannot be reached" in text
-        assert "what is below is old" in text
-        assert "how many are open is not told" in text
+        assert "the numbers below are old" in text
+        assert "Its collector does not say how many have joined." in text
         roles = {each["name"]: each["state"] for each in (await seen.twin(f"{page}.json"))["roles"]}
         assert roles == {"registrar": "well", "analyzer": "silent", "shuffler": "silent"}
         assert (await seen.client.get(f"{page}/releases")).status_code == 502
@@ -200,7 +200,7 @@ def test_a_document_that_promises_too_much_is_said_to(town: Town) -> None:
             await seen.watches[0].step()
         assert "promises something else than its policy keeps" in seen.watches[0].known.warnings[0]
         page = Read(await seen.page(f"/tasks/{better.id}")).text
-        assert "they could not be checked" in page
+        assert "because it could not be checked" in page
         assert town.task.content["promise"] not in page
 
     run(work)

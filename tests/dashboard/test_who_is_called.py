@@ -109,10 +109,10 @@ def test_a_document_from_elsewhere_sends_us_nowhere(tmp_path: Path) -> None:
             assert states == {"registrar": "unnamed", "analyzer": "well", "shuffler": "unnamed"}
             assert roles["shuffler"]["url"] == f"{inside}/shuffler"
             text = Read(await seen.page(page)).text
-            assert "not asked: you have not named it" in text
+            assert "not asked: its address was not given with --ask" in text
             assert "--ask ADDRESS" in text
             assert f"{inside}/shuffler" in text
-            assert "how many are open is not told" in text
+            assert "Its collector does not say how many have joined." in text
 
         run(work)
         assert asked == []

@@ -226,9 +226,9 @@ def test_how_far_a_task_is_can_be_seen(analyzer: Analyzer, tmp_path: Path) -> No
         "status": "running", "publication": published["number"], "epoch": 2, "round": 0, "spent": published["spent"]
     }  # fmt: skip
     assert describe_progress(now).startswith(
-        f"Now: running, publication {now['publication']}, awaiting batch 2, round 0; epsilon"
+        f"Running. {now['publication']} releases published. Collecting batch 2. Epsilon spent: "
     )
-    assert "nothing more" in describe_progress({**now, "status": "finished", "spent": None})
+    assert "Nothing more" in describe_progress({**now, "status": "finished", "spent": None})
     assert fetch_progress(analyzer.task, str(tmp_path)) is None
     analyzer.replaced[f"/tasks/{analyzer.task.id}/snapshot"] = shown(analyzer.inside.learner.published)._replace(
         signature="forged"

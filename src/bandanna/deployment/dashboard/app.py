@@ -25,14 +25,7 @@ from starlette.types import Receive, Scope, Send
 
 from bandanna import validation
 from bandanna.deployment.calls import trusted_certificates
-from bandanna.deployment.dashboard.pages import (
-    render_error,
-    render_index,
-    render_login,
-    render_release,
-    render_releases,
-    render_task,
-)
+from bandanna.deployment.dashboard.pages import render_page
 from bandanna.deployment.dashboard.poller import HttpRoleClient, RoleUnavailable, TaskPoller
 from bandanna.deployment.dashboard.readings import PublicationReading
 from bandanna.deployment.dashboard.views import list_releases, list_tasks, select_page, show_release, show_task
@@ -157,10 +150,10 @@ class PageNotFound(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class RenderedPage:
-    """A twin, and the page that is made of it."""
+    """A JSON document, and the template that makes a page of it."""
 
     document: dict[str, Any]
-    page: Callable[..., bytes]
+    template: str
 
 
 class TaskBoard:
@@ -187,11 +180,11 @@ class TaskBoard:
 
     async def overview(self) -> RenderedPage:
         """All of it."""
-        return RenderedPage(document={"tasks": list_tasks([each.known for each in self.watches])}, page=render_index)
+        return RenderedPage(document={"tasks": list_tasks([each.known for each in self.watches])}, template="index")
 
     async def task(self, name: str, *, admin: bool) -> RenderedPage:
         """A task."""
-        return RenderedPage(document=show_task(self.watch(name).known, admin=admin), page=render_task)
+        return RenderedPage(document=show_task(self.watch(name).known, admin=admin), template="task")
 
     async def releases(self, name: str, number: int) -> RenderedPage:
         """A page of its history."""
@@ -203,7 +196,7 @@ class TaskBoard:
         if watch.known.newest is not None:
             async with asyncio.timeout(_SECONDS):
                 lines = await watch.lines(after, most)
-        return RenderedPage(document=list_releases(watch.known, lines, page=number, pages=pages), page=render_releases)
+        return RenderedPage(document=list_releases(watch.known, lines, page=number, pages=pages), template="releases")
 
     async def release(self, name: str, number: int) -> RenderedPage:
         """One publication."""
@@ -215,7 +208,7 @@ class TaskBoard:
             now = await self._reading(watch, number)
             before = await self._reading(watch, number - 1) if number else None
         document = show_release(watch.known, dict(publication.content), publication.chain, now, before)
-        return RenderedPage(document=document, page=render_release)
+        return RenderedPage(document=document, template="release")
 
     async def _publication(self, watch: TaskPoller, number: int) -> ExportedPublication:
         key = watch.known.id, number
@@ -307,11 +300,11 @@ class DashboardRoutes:
         except BandannaError as error:
             status, words = 502, str(error)
         if status != 200:
-            shown = RenderedPage(document={"error": words, "status": status}, page=render_error)
+            shown = RenderedPage(document={"error": words, "status": status}, template="error")
         if _wants_json(request):
             return json_twin_response(shown.document, status)
         admin = None if self._admin is None else self._is_admin_request(request)
-        return html_response(shown.page(shown.document, admin=admin), status)
+        return html_response(render_page(shown.template, shown.document, admin=admin), status)
 
     async def overview(self, request: Request) -> Response:
         """The list."""
@@ -364,7 +357,7 @@ class DashboardRoutes:
         return (
             json_twin_response(document, status)
             if _wants_json(request)
-            else html_response(render_login(document), status)
+            else html_response(render_page("login", document, admin=None), status)
         )
 
     async def enter(self, request: Request) -> Response:

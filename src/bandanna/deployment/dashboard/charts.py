@@ -1,122 +1,217 @@
-"""Charts of curves and bars as SVG elements."""
+"""Geometry of the dashboard's charts; `templates/parts.html` writes the SVG."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-from bandanna.deployment.dashboard.markup import Element, Node, h
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 WIDTH, HEIGHT = 440.0, 230.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 56.0, 24.0, 12.0, 40.0
 _ROW = 26.0  # height of a row of bars
-_LETTERS = 22  # of a row's name
-_LETTER = 8.0  # width of one, at most
+_NAME_LENGTH = 22  # characters of a row's name
+_CHARACTER = 8.0  # largest width of a character
 _TICKS = 5
+_DRAWN = 48  # batches of a level that are drawn one by one
+
+
+class Shape(NamedTuple):
+    """An SVG element with attributes and text."""
+
+    tag: str
+    attributes: dict[str, Any]
+    text: str = ""
+
+
+class Point(NamedTuple):
+    """A point of a curve, with its uncertainty in y or None."""
+
+    x: float
+    y: float
+    half: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
-class ChartLine:
-    """x, y and how far y may be off (or None), in order; `kind` is a class of the stylesheet."""
+class Curve:
+    """Points in order of x.
 
-    points: Sequence[tuple[float, float, float | None]]
-    kind: str = "one"
-    label: str = ""
+    Parameters
+    ----------
+    points
+        The points.
+    kind
+        The class of the style sheet that colours the curve.
+    steps
+        Whether a value holds until the next point.
+    """
+
+    points: Sequence[Point]
+    kind: str
+    steps: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
-class ChartRow:
-    """A name, its number, and how far that may be off."""
+class Chart:
+    """The shapes of a chart, its height, and its texts for screen readers. `name` is unique on a page."""
 
     name: str
-    value: float
-    half: float | None
+    title: str
+    summary: str
+    height: float
+    shapes: Sequence[Shape]
+    width: float = WIDTH
 
 
-def draw_lines(name: str, title: str, summary: str, drawn: Sequence[ChartLine], *, across: str) -> Element:
-    """Curves with bands. `name` is for ids, and unique on a page."""
-    xs = [x for line in drawn for x, _, _ in line.points]
-    if not xs:
-        return h.p("Nothing to draw yet.", class_="quiet")
-    across_scale = _Scale(min(xs), max(xs), _LEFT, WIDTH - _RIGHT)
-    marks = choose_ticks(*_find_range(drawn))
-    up = _Scale(marks[0], marks[-1], HEIGHT - _BOTTOM, _TOP, cut=True)
-    body: list[Node] = [_draw_grid(marks, up), _draw_axis(across_scale, across)]
-    for line in drawn:
-        placed = [(across_scale(x), y, half) for x, y, half in line.points]
-        body += [_draw_band(placed, up, line.kind), _draw_curve(placed, up, line.kind)]
-    return _svg_element(name, title, summary, HEIGHT, body)
+def draw_history(name: str, title: str, summary: str, series: list[dict[str, Any]], value: str, kind: str) -> Chart:
+    """Return a curve of a number over all publications, with the noise as a band."""
+    axis, points = _list_points(series, value)
+    return draw_curves(name, title, summary, [Curve(points=points, kind=kind)], axis=axis)
 
 
-def draw_rows(name: str, title: str, summary: str, drawn: Sequence[ChartRow], *, bars: bool) -> Element:
-    """One row for each name: a bar from 0, of a number that cannot be less, or a dot; with what it may be off."""
-    if not drawn:
-        return h.p("Nothing to draw yet.", class_="quiet")
-    ends = [end for row in drawn for end in (row.value - (row.half or 0.0), row.value + (row.half or 0.0))]
-    marks = choose_ticks(0.0 if bars else min(0.0, *ends), max(0.0, *ends))
-    left = max(_LEFT, 16 + _LETTER * min(_LETTERS, max(len(row.name) for row in drawn)))
-    scale = _Scale(marks[0], marks[-1], left, WIDTH - _RIGHT, cut=bars)
-    bottom = _TOP + _ROW * len(drawn)
-    body: list[Node] = [
-        [h.line(x1=scale(mark), x2=scale(mark), y1=_TOP, y2=bottom, class_="zero" if mark == 0 else "grid"),
-         h.text(_label(mark), x=scale(mark), y=bottom + 18, text_anchor="middle", class_="tick")]
-        for mark in marks
-    ]  # fmt: skip
-    for place, row in enumerate(drawn):
-        y = _TOP + _ROW * (place + 0.5)
-        short = row.name if len(row.name) <= _LETTERS else row.name[: _LETTERS - 1] + "\u2026"
-        body.append(h.text(short, x=left - 8, y=y + 4, text_anchor="end", class_="name"))
-        if bars:
-            begin, end = sorted((scale(0.0), scale(row.value)))
-            body.append(h.rect(x=begin, y=y - 7, width=max(end - begin, 0.5), height=14, class_="bar"))
-        if row.half:
-            low, high = scale(row.value - row.half), scale(row.value + row.half)
-            body.append(h.line(x1=low, x2=high, y1=y, y2=y, class_="whisker"))
-            body += [h.line(x1=end, x2=end, y1=y - 4, y2=y + 4, class_="whisker") for end in (low, high)]
-        if not bars:
-            body.append(h.circle(cx=scale(row.value), cy=y, r=4, class_="dot"))
-    return _svg_element(name, title, summary, bottom + 26, body)
+def draw_spending(name: str, summary: str, series: list[dict[str, Any]], budget: float | None) -> Chart | None:
+    """Return the epsilon spent as a step chart with the budget as a dashed line, or None below two points."""
+    axis, points = _list_points(series, "spent")
+    if len(points) < 2:
+        return None
+    curves = [Curve(points=points, kind="three", steps=True)]
+    if budget:
+        curves.append(Curve(points=[Point(end.x, budget) for end in (points[0], points[-1])], kind="limit"))
+    return draw_curves(name, "Epsilon spent per user, and the budget", summary, curves, axis=axis)
 
 
-def draw_tree(name: str, title: str, summary: str, levels: Sequence[dict[str, Any]]) -> Element:
-    """Levels from the top down; on each, the batches of the one above that fills: full, filling, to come."""
-    body: list[Node] = []
-    left, width, step = 92.0, WIDTH - 92.0 - _RIGHT, 40.0
-    for place, level in enumerate(levels):
-        y = _TOP + step * place
-        body.append(h.text(f"level {level['level']}", x=left - 10, y=y + 15, text_anchor="end", class_="name"))
-        count = level["siblings"] if level["drawn"] else 1
-        each = width / count
-        gap = min(2.0, each / 6)
-        for box in range(count):
-            share = 1.0 if box < level["beside"] else level["filled"] if box == level["beside"] else 0.0
-            if not level["drawn"]:
-                share = (level["beside"] + level["filled"]) / max(level["siblings"], 1)
-            x = left + each * box
-            body.append(h.rect(x=x, y=y, width=max(each - gap, 0.5), height=20, class_="box"))
-            if share > 0:
-                filled = "full" if share >= 1 else "filling"
-                body.append(h.rect(x=x, y=y, width=max((each - gap) * min(share, 1.0), 0.5), height=20, class_=filled))
-    return _svg_element(name, title, summary, _TOP + step * len(levels), body)
+def _list_points(series: list[dict[str, Any]], value: str) -> tuple[str, list[Point]]:
+    """Return the x axis (users if all points know how many there were, else publications) and the known points."""
+    axis = "users" if all(each["users"] is not None for each in series) else "publication"
+    known = [each for each in series if each[value] is not None]
+    return axis, [Point(float(each[axis]), each[value], each.get(f"{value}_half")) for each in known]
 
 
-def _find_range(drawn: Sequence[ChartLine]) -> tuple[float, float]:
-    """All values, and bands where they are no longer as wide as in the beginning: there they may be cut off."""
-    ends = [y for line in drawn for _, y, _ in line.points]
-    for line in drawn:
-        settled = line.points[len(line.points) // 4 :]
-        ends += [end for _, y, half in settled for end in (y - (half or 0.0), y + (half or 0.0))]
+def draw_curves(name: str, title: str, summary: str, curves: Sequence[Curve], *, axis: str) -> Chart:
+    """Return curves with bands over a grid."""
+    xs = [point.x for curve in curves for point in curve.points]
+    across = _Scale(min(xs), max(xs), _LEFT, WIDTH - _RIGHT)
+    ticks = choose_ticks(*_find_range(curves))
+    up = _Scale(ticks[0], ticks[-1], HEIGHT - _BOTTOM, _TOP, cut=True)
+    shapes: list[Shape] = []
+    for tick in ticks:
+        grid = "zero" if tick == 0 else "grid"
+        shapes += [
+            _line(_LEFT, up(tick), WIDTH - _RIGHT, up(tick), grid),
+            _text(_format_tick(tick), _LEFT - 6, up(tick) + 4, "end", "tick"),
+        ]
+    ends = [across.low] if across.single else choose_ticks(across.low, across.high, whole=True)
+    shown = [tick for tick in ends if across.low - 1e-9 <= tick <= across.high + 1e-9]
+    base = HEIGHT - _BOTTOM
+    shapes += [_text(_format_tick(tick), across(tick), base + 16, "middle", "tick") for tick in shown]
+    shapes.append(_text(axis, WIDTH - _RIGHT, base + 33, "end", "axis"))
+    for curve in curves:
+        placed = [Point(across(point.x), point.y, point.half) for point in curve.points]
+        shapes += [*_draw_band(placed, up, curve.kind), _draw_curve(placed, up, curve)]
+    return Chart(name=name, title=title, summary=summary, height=HEIGHT, shapes=shapes)
+
+
+def _find_range(curves: Sequence[Curve]) -> tuple[float, float]:
+    """Return the range of all values, and of the bands after the first quarter: wide bands before may be cut off."""
+    ends = [point.y for curve in curves for point in curve.points]
+    for curve in curves:
+        for point in curve.points[len(curve.points) // 4 :]:
+            ends += [point.y - (point.half or 0.0), point.y + (point.half or 0.0)]
     return min(ends), max(ends)
 
 
-def choose_ticks(low: float, high: float, *, whole: bool = False) -> list[float]:
-    """Round numbers from one below the least to one above the largest; `whole`: of things that are counted.
+def _draw_band(placed: Sequence[Point], up: _Scale, kind: str) -> Iterator[Shape]:
+    known = [(x, y, half) for x, y, half in placed if half is not None]
+    if len(known) < 2:
+        for x, y, half in known:
+            yield _line(x, up(y - half), x, up(y + half), "whisker")
+        return
+    over = " L".join(f"{x:g} {up(y + half):g}" for x, y, half in known)
+    under = " L".join(f"{x:g} {up(y - half):g}" for x, y, half in reversed(known))
+    yield Shape("path", {"d": f"M{over} L{under} Z", "class": f"band {kind}"})
 
-    >>> ticks(0.0, 0.93)
+
+def _draw_curve(placed: Sequence[Point], up: _Scale, curve: Curve) -> Shape:
+    if len(placed) == 1:
+        return Shape("circle", {"cx": placed[0].x, "cy": up(placed[0].y), "r": 4, "class": f"dot {curve.kind}"})
+    corners = [(placed[0].x, placed[0].y)]
+    for before, after in pairwise(placed):
+        corners += [(after.x, before.y)] * curve.steps + [(after.x, after.y)]
+    path = " ".join(f"{x:g},{up(y):g}" for x, y in corners)
+    return Shape("polyline", {"points": path, "class": f"curve {curve.kind}"})
+
+
+def draw_rows(name: str, title: str, rows: Sequence[dict[str, Any]], *, bars: bool) -> Chart | None:
+    """Return one row for each named value, with its uncertainty; None without values.
+
+    Parameters
+    ----------
+    name, title
+        As of `Chart`.
+    rows
+        Mappings with `name`, `value` and `half`.
+    bars
+        Whether to draw bars from 0, for counts; else dots.
+    """
+    if not rows:
+        return None
+    ends = [row["value"] + sign * (row["half"] or 0.0) for row in rows for sign in (-1, 1)]
+    ticks = choose_ticks(0.0 if bars else min(0.0, *ends), max(0.0, *ends))
+    left = max(_LEFT, 16 + _CHARACTER * min(_NAME_LENGTH, max(len(row["name"]) for row in rows)))
+    scale = _Scale(ticks[0], ticks[-1], left, WIDTH - _RIGHT, cut=bars)
+    bottom = _TOP + _ROW * len(rows)
+    shapes: list[Shape] = []
+    for tick in ticks:
+        shapes += [
+            _line(scale(tick), _TOP, scale(tick), bottom, "zero" if tick == 0 else "grid"),
+            _text(_format_tick(tick), scale(tick), bottom + 18, "middle", "tick"),
+        ]
+    for place, row in enumerate(rows):
+        y, label, value, half = _TOP + _ROW * (place + 0.5), row["name"], row["value"], row["half"]
+        short = label if len(label) <= _NAME_LENGTH else label[: _NAME_LENGTH - 1] + "\u2026"
+        shapes.append(_text(short, left - 8, y + 4, "end", "name"))
+        if bars:
+            begin, end = sorted((scale(0.0), scale(value)))
+            shapes.append(_rectangle(begin, y - 7, end - begin, 14, "bar"))
+        if half:
+            low, high = scale(value - half), scale(value + half)
+            shapes.append(_line(low, y, high, y, "whisker"))
+            shapes += [_line(end, y - 4, end, y + 4, "whisker") for end in (low, high)]
+        if not bars:
+            shapes.append(Shape("circle", {"cx": scale(value), "cy": y, "r": 4, "class": "dot"}))
+    summary = "One bar for each name." if bars else "One estimate with its uncertainty for each name."
+    return Chart(name=name, title=title, summary=summary, height=bottom + 26, shapes=shapes)
+
+
+def draw_tree(name: str, title: str, summary: str, levels: Sequence[dict[str, Any]]) -> Chart:
+    """Return the levels from the top down; on each, the batches inside the one above: full, filling, not begun."""
+    shapes: list[Shape] = []
+    left, width, step = 92.0, WIDTH - 92.0 - _RIGHT, 40.0
+    for place, level in enumerate(levels):
+        y = _TOP + step * place
+        shapes.append(_text(f"level {level['level']}", left - 10, y + 15, "end", "name"))
+        drawn = level["siblings"] <= _DRAWN  # else one box stands for all
+        box = width / (level["siblings"] if drawn else 1)
+        inner = box - min(2.0, box / 6)
+        shares = [(level["beside"] + level["filled"]) / max(level["siblings"], 1)]
+        if drawn:
+            beside, siblings = level["beside"], level["siblings"]
+            shares = ([1.0] * beside + [level["filled"]] + [0.0] * siblings)[:siblings]
+        for number, share in enumerate(shares):
+            x = left + box * number
+            shapes.append(_rectangle(x, y, inner, 20, "box"))
+            if share > 0:
+                shapes.append(_rectangle(x, y, inner * min(share, 1.0), 20, "full" if share >= 1 else "filling"))
+    return Chart(name=name, title=title, summary=summary, height=_TOP + step * len(levels), shapes=shapes)
+
+
+def choose_ticks(low: float, high: float, *, whole: bool = False) -> list[float]:
+    """Return round numbers from one below `low` to one above `high`; with `whole`, integers.
+
+    >>> choose_ticks(0.0, 0.93)
     [0.0, 0.2, 0.4, 0.6000000000000001, 0.8, 1.0]
-    >>> ticks(1.0, 2.0, whole=True)
+    >>> choose_ticks(1.0, 2.0, whole=True)
     [1, 2]
     """
     if not (math.isfinite(low) and math.isfinite(high)) or abs(low) > 1e200 or abs(high) > 1e200:
@@ -133,70 +228,33 @@ def choose_ticks(low: float, high: float, *, whole: bool = False) -> list[float]
 
 
 class _Scale:
-    """From numbers to places; `cut`: what is beyond the ends is drawn at them."""
+    """Map numbers to places; with `cut`, places outside are moved to the nearer end."""
 
     def __init__(self, low: float, high: float, begin: float, end: float, *, cut: bool = False) -> None:
-        self.single = high <= low  # one number: one mark
+        self.single = high <= low
         self.low, self.high = low, high if high > low else low + 1.0
         self._begin, self._size = begin, (end - begin) / (self.high - self.low)
         self._ends = (min(begin, end), max(begin, end)) if cut else (-9999.0, 9999.0)
 
     def __call__(self, value: float) -> float:
-        """Where it is drawn, to a tenth of a point."""
+        """Return the place, rounded to a tenth of a point."""
         least, most = self._ends
         return round(min(max(self._begin + (value - self.low) * self._size, least), most), 1)
 
 
-def _svg_element(name: str, title: str, summary: str, height: float, body: Sequence[Node]) -> Element:
-    return h.svg(
-        h.title(title, id=f"{name}-title"),
-        h.desc(summary, id=f"{name}-desc"),
-        *body,
-        viewBox=f"0 0 {WIDTH:g} {height:g}",
-        role="img",
-        aria_labelledby=f"{name}-title {name}-desc",
-        class_="chart",
-    )
+def _line(x1: float, y1: float, x2: float, y2: float, kind: str) -> Shape:
+    return Shape("line", {"x1": x1, "y1": y1, "x2": x2, "y2": y2, "class": kind})
 
 
-def _draw_grid(marks: Sequence[float], up: _Scale) -> Node:
-    return [
-        [
-            h.line(x1=_LEFT, x2=WIDTH - _RIGHT, y1=up(mark), y2=up(mark), class_="zero" if mark == 0 else "grid"),
-            h.text(_label(mark), x=_LEFT - 6, y=up(mark) + 4, text_anchor="end", class_="tick"),
-        ]
-        for mark in marks
-    ]
+def _rectangle(x: float, y: float, width: float, height: float, kind: str) -> Shape:
+    return Shape("rect", {"x": f"{x:g}", "y": y, "width": f"{max(width, 0.5):g}", "height": height, "class": kind})
 
 
-def _draw_axis(scale: _Scale, label: str) -> Node:
-    marks = choose_ticks(scale.low, scale.high, whole=True)
-    shown = [mark for mark in marks if scale.low - 1e-9 <= mark <= scale.high + 1e-9]
-    shown = [scale.low] if scale.single else shown
-    y = HEIGHT - _BOTTOM
-    return [
-        [h.text(_label(mark), x=scale(mark), y=y + 16, text_anchor="middle", class_="tick")
-         for mark in shown],
-        h.text(label, x=WIDTH - _RIGHT, y=y + 33, text_anchor="end", class_="axis"),
-    ]  # fmt: skip
+def _text(text: str, x: float, y: float, anchor: str, kind: str) -> Shape:
+    return Shape("text", {"x": x, "y": y, "text-anchor": anchor, "class": kind}, text)
 
 
-def _draw_band(placed: Sequence[tuple[float, float, float | None]], up: _Scale, kind: str) -> Node:
-    known = [(x, y, half) for x, y, half in placed if half is not None]
-    if len(known) < 2:
-        return [h.line(x1=x, x2=x, y1=up(y - half), y2=up(y + half), class_="whisker") for x, y, half in known]
-    over = " L".join(f"{x:g} {up(y + half):g}" for x, y, half in known)
-    under = " L".join(f"{x:g} {up(y - half):g}" for x, y, half in reversed(known))
-    return h.path(d=f"M{over} L{under} Z", class_=f"band {kind}")
-
-
-def _draw_curve(placed: Sequence[tuple[float, float, float | None]], up: _Scale, kind: str) -> Node:
-    if len(placed) == 1:
-        return h.circle(cx=placed[0][0], cy=up(placed[0][1]), r=4, class_=f"dot {kind}")
-    return h.polyline(points=" ".join(f"{x:g},{up(y):g}" for x, y, _ in placed), class_=f"curve {kind}")
-
-
-def _label(value: float) -> str:
+def _format_tick(value: float) -> str:
     if value == 0:
         return "0"
     if abs(value) >= 1e6 or abs(value) < 1e-4:

@@ -308,6 +308,7 @@ class EpisodesReader(_ArmsReader):
 # LinTS and LinUCB
 
 
+_POSTERIOR = "Posterior mean \u00b1 2 standard deviations. Privacy noise is included."
 _ARMS = 200  # of which plays are solved for
 _NEAR = 1e-9
 
@@ -360,7 +361,7 @@ class LinearReader(PublicationReader):
     def _theta_note(self) -> str:
         policy = self._policy
         if isinstance(policy, LinTS):
-            return "Mean of the posterior, and two of its standard deviations: it knows the noise." * (policy.alpha > 0)
+            return _POSTERIOR * (policy.alpha > 0)
         sure = f"{100 * (1 - policy.failure):g} %"
         return f"The estimate, and how far the confidence set reaches that holds theta with probability {sure}."
 
@@ -500,7 +501,7 @@ class RewardsReader(PublicationReader):
             )
             if self._constant is not None and self._rows is not None
             else "Not estimated: the best arm depends on each user's context.",
-            theta="Mean of the posterior, and two of its standard deviations: it knows the noise.",
+            theta=_POSTERIOR,
         )
 
     def _report(self, ask: SumQuery, features: Floats) -> Floats:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
-from bandanna.deployment.dashboard.markup import describe_budget, describe_closing, format_time
 from bandanna.deployment.dashboard.readings import (
     NamedValue,
     PublicationReader,
@@ -20,6 +20,7 @@ from bandanna.deployment.task.description import describe_forecast
 from bandanna.deployment.task.document import Task
 from bandanna.deployment.task.export import ExportedPublication, describe_progress
 from bandanna.policies.base import RunningSumPolicy
+from bandanna.privacy.budgets import ZCDP, ApproxDP, Budget, PureDP
 from bandanna.protocols.concurrent_shuffle import ConcurrentShuffle
 
 # Histories
@@ -164,9 +165,6 @@ class TaskStatus:
 # The tree of batches
 
 
-_MOST = 48  # batches of a level that are drawn one by one
-
-
 def build_tree(task: Task, known: TaskStatus) -> dict[str, Any] | None:
     """None for other tasks. Levels from the top down; on each, the batches inside the one above that fills.
 
@@ -195,7 +193,6 @@ def build_tree(task: Task, known: TaskStatus) -> dict[str, Any] | None:
                 "siblings": siblings,
                 "beside": digits[level],
                 "filled": inside / size,
-                "drawn": siblings <= _MOST,
             }
         )
     return {"levels": levels, "users": users}
@@ -254,6 +251,7 @@ def show_release(
     assert known.reader is not None
     words, _ = describe_budget(known.task.policy.privacy.budget if known.task.policy.privacy.noisy else None)
     notes = known.reader.notes
+    epoch, ended = content.get("epoch"), content.get("round") == 0 and content.get("status") == "running"
     return {
         "id": known.id,
         "title": str(known.task.content["title"]),
@@ -267,6 +265,7 @@ def show_release(
         "chain": chain,
         "previous": content["previous"],
         "users": now.users,
+        "added_by": epoch - 1 if type(epoch) is int and epoch > 0 and ended else None,
         "own": _added_since(known, now, before),
         "reward": {"note": notes.reward, "sum": _plain(now.reward)},
         "regret": {"note": notes.regret, "sum": _plain(now.regret)},
@@ -291,6 +290,65 @@ def _added_since(
 
 def _plain(band: ValueBand | None) -> dict[str, Any] | None:
     return None if band is None else band.plain()
+
+
+# Words
+
+
+_UNITS = ((86400, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
+
+
+def format_duration(seconds: float) -> str:
+    """Return a duration in the largest unit that makes it a whole number.
+
+    >>> format_duration(600), format_duration(90), format_duration(1), format_duration(0.5)
+    ('10 minutes', '90 seconds', '1 second', '0.5 seconds')
+    """
+    for length, unit in _UNITS:
+        if seconds >= length and seconds % length == 0:
+            count = int(seconds // length)
+            return f"{count:,} {unit}{'s' * (count != 1)}"
+    return f"{seconds:g} seconds"
+
+
+def format_time(seconds: float | None) -> str | None:
+    """Return a time of the clock in UTC."""
+    if seconds is None or not 0 <= seconds < 2e11:
+        return None
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def describe_closing(task: Task) -> str:
+    """Return when a full batch closes."""
+    if task.content["close"] == "answered":
+        return "closes when all of them have reported (a test)"
+    grace = float(task.content["grace"])
+    return f"closes {format_duration(grace)} after the last of them joins" if grace else "closes when the last joins"
+
+
+def describe_budget(budget: Budget | None) -> tuple[str, float | None]:
+    """Return a budget in words, and its epsilon where it has one."""
+    if isinstance(budget, ApproxDP):
+        return f"epsilon = {budget.epsilon:g}, delta = {budget.delta:g}", finite(budget.epsilon)
+    if isinstance(budget, PureDP):
+        return f"epsilon = {budget.epsilon:g}", finite(budget.epsilon)
+    if isinstance(budget, ZCDP):
+        return f"{budget.rho:g}-zCDP", None
+    return ("none (no privacy is promised)" if budget is None else str(budget)), None
+
+
+def describe_spending(known: TaskStatus, words: str, limit: float | None) -> str:
+    """Return how much of a user's budget is used."""
+    spent = None if known.now is None else known.now["spent"]
+    if not isinstance(spent, int | float):
+        return f"Per-user budget: {words}."
+    used = (
+        f"Per-user budget used: {spent:.4g} of {limit:g}." if limit else f"Per-user budget: {words}. Used: {spent:.4g}."
+    )
+    task, values = known.task, {point.spent for point in known.points if point.spent}
+    if task is not None and task.policy.privacy.participations == 1 and len(values) == 1:
+        used += " Each user takes part once, so this stays constant."
+    return used
 
 
 # Tasks as JSON
@@ -342,6 +400,7 @@ def show_task(known: TaskStatus, *, admin: bool) -> dict[str, Any]:
         "sentence": None if now is None else _sentence(now),
         "since": format_time(known.since) if now is not None else None,
         "batch": _batch(known),
+        "waiting": _count_awaited(known),
         "released": _released(known, reading),
         "estimates": _estimates(known, reading),
         "series": _series(known),
@@ -385,10 +444,16 @@ def _batch(known: TaskStatus) -> dict[str, Any] | None:
         "rounds": len(running.rounds),
         "wanted": running.slots,
         "slots": told.slots if same and told is not None else None,
-        "closes": describe_closing(task, running.slots),
+        "closes": describe_closing(task),
         "closes_at": format_time(told.closes_at) if same and told is not None else None,
         "next": None if len(announced) < 2 else {"epoch": announced[1].epoch, "wanted": announced[1].slots},
     }
+
+
+def _count_awaited(known: TaskStatus) -> int | None:
+    """Return the size of the first batch before anything is released, else None."""
+    announced = _announced(known)
+    return announced[0].slots if announced and known.newest is not None and known.newest.number == 0 else None
 
 
 def _announced(known: TaskStatus) -> list[Batch]:
@@ -463,6 +528,7 @@ def _privacy(known: TaskStatus, task: Task) -> dict[str, Any]:
     ]
     return {
         "budget": words,
+        "words": describe_spending(known, words, epsilon),
         "epsilon": epsilon,
         "spent": None if known.now is None else known.now["spent"],
         "participations": spends.participations,

@@ -209,8 +209,9 @@ def fetch_progress(task: Task, place: str) -> dict[str, Any] | None:
 
 
 def describe_progress(now: dict[str, Any]) -> str:
-    """The same for people."""
-    spent = "nothing promised, nothing spent" if now["spent"] is None else f"epsilon = {now['spent']:.4g} spent"
-    awaited = f"batch {now['epoch']}, round {now['round']}"
-    where = f"awaiting {awaited}" if now["status"] == "running" else "nothing more is released"
-    return f"Now: {now['status']}, publication {now['publication']}, {where}; {spent}."
+    """Return the progress in sentences."""
+    spent = "No privacy is promised" if now["spent"] is None else f"Epsilon spent: {now['spent']:.4g}"
+    releases = f"{now['publication']:,} release{'s' * (now['publication'] != 1)} published"
+    batch = f"Collecting batch {now['epoch']}" + (f", round {now['round'] + 1}" if now["round"] else "")
+    following = batch if now["status"] == "running" else "Nothing more is released"
+    return f"{str(now['status']).capitalize()}. {releases}. {following}. {spent}."
