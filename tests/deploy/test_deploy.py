@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import shlex
 import shutil
@@ -11,12 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from typer.main import get_command
 
 from bandanna.cli.main import app
 from bandanna.deployment.task.document import ROLES
-
-from .small_yaml import flow, parse
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 COMPOSE = (DEPLOY / "compose.yaml").read_text()
@@ -38,7 +36,7 @@ def check_options(arguments: list[str]) -> None:
 
 
 def test_compose_runs_every_role_with_its_own_secrets() -> None:
-    document = parse(COMPOSE)
+    document = yaml.safe_load(COMPOSE)
     services, secrets = document["services"], document["secrets"]
     for role in ROLES:
         own = services[role]
@@ -69,27 +67,6 @@ def test_no_registry_is_named() -> None:
     images = re.findall(r"image: (\S+)", text) + re.findall(r"^ARG PYTHON=(\S+)", text, re.MULTILINE)
     assert images
     assert all(re.fullmatch(r"[a-z]+:[\w.-]+", image) for image in images), images
-
-
-def test_another_reader_reads_the_same() -> None:
-    if importlib.util.find_spec("yaml") is not None:
-        import yaml  # type: ignore[import-untyped,unused-ignore]
-
-        assert yaml.safe_load(COMPOSE) == parse(COMPOSE)
-
-
-@pytest.mark.parametrize("broken", ["a: 1\na: 2", "a:\n   b: 1", "- a", "a: [1", "a: {b: 1", "\ta: 1", "a: *b"])
-def test_what_is_no_yaml_of_ours_is_noticed(broken: str) -> None:
-    with pytest.raises((AssertionError, ValueError)):
-        parse(broken)
-
-
-def test_flow_collections_are_read() -> None:
-    """Lists and mappings on one line are read as something else."""
-    assert flow('["a b", "c"]') == ["a b", "c"]
-    assert flow("{ file: ./a/b.json, max: 3, on: true }") == {"file": "./a/b.json", "max": 3, "on": True}
-    assert flow("{}") == {}
-    assert flow('{ max-size: "50m" }') == {"max-size": "50m"}
 
 
 def unit() -> dict[str, dict[str, list[str]]]:
@@ -198,8 +175,8 @@ def test_the_proxy_bounds_what_a_client_costs_everywhere() -> None:
 
 
 def test_the_proxys_roles_are_where_compose_serves_them() -> None:
-    services = parse(COMPOSE)["services"]
-    subnet = parse(COMPOSE)["networks"]["front"]["ipam"]["config"][0]["subnet"]
+    services = yaml.safe_load(COMPOSE)["services"]
+    subnet = yaml.safe_load(COMPOSE)["networks"]["front"]["ipam"]["config"][0]["subnet"]
     assert f"{subnet} 1;" in NGINX
     for role, port in re.findall(r"upstream \w+ +\{ server (\w+):(\d+);", NGINX):
         arguments = services[role]["command"]

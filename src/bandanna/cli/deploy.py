@@ -294,6 +294,10 @@ def serve(
             metavar="ADDRESS",
         ),
     ] = None,
+    plain_http: Annotated[
+        bool,
+        typer.Option("--plain-http", help="Listen beyond this machine without TLS, because a TLS proxy stands before."),
+    ] = False,
 ) -> None:
     """Serve one role of a task until SIGTERM; `all` runs every role of the task as a process of its own."""
     require_serve_extra("serve")
@@ -318,6 +322,7 @@ def serve(
     processes.serve_role(
         role, found, secrets=secret or folder, database=db or str(folder / f"{role}.db"), host=host, port=port,
         cert=cert, key=key, trust=trust, inside=inside, peers=peers, names=host_name or (), proxies=proxy or (),
+        plain_http=plain_http,
     )  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import signal
 import socket
 import sqlite3
@@ -51,6 +52,7 @@ def serve_role(
     peers: str | None = None,
     names: Sequence[str] = (),
     proxies: Sequence[str] = (),
+    plain_http: bool = False,
 ) -> None:
     """Serve until SIGTERM or SIGINT; end with code 75 when another process has taken over the database.
 
@@ -59,13 +61,17 @@ def serve_role(
     """
     if role not in task.roles:
         raise InvalidArgument("role", role, f"{', '.join(task.roles)}: this task has no {role}")
+    listeners = {"--inside": inside, "--peers": peers}
+    found = {name: _address(name, text) for name, text in listeners.items() if text is not None}
+    if cert is None and not plain_http:
+        for name, address in {"--host": host, **{name: address for name, (address, _) in found.items()}}.items():
+            check_loopback(name, address)
     own, log = Secrets.read(secrets, role, task), EventLog(role, task=task.id)
     number = port_in_task(task, role) if port is None else validation.integer("port", port, least=0, most=65535)
     app = _build(role, task, own, database, log, trust)
     serve(
         app, host=host, port=number, cert=cert, key=key, log=log, ready=lambda at: log.say("ready", port=at),
-        inside=None if inside is None else _address("--inside", inside),
-        peers=None if peers is None else _address("--peers", peers), names=names, proxies=proxies,
+        inside=found.get("--inside"), peers=found.get("--peers"), names=names, proxies=proxies,
     )  # fmt: skip
     if app.fenced():
         log.say("fenced", level="error")
@@ -78,6 +84,17 @@ def _address(name: str, text: str) -> tuple[str, int]:
     if not host or not port.isdecimal() or len(port) > 5:
         raise InvalidArgument(name, text, "HOST:PORT, such as 127.0.0.1:9701")
     return host.strip("[]"), int(port)
+
+
+def check_loopback(argument: str, host: str) -> None:
+    """Refuse an address beyond this machine, on which reports would travel without TLS."""
+    try:
+        loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        loopback = False
+    if not loopback:
+        hint = "Give --cert and --key, or --plain-http if a TLS proxy stands before this address"
+        raise InvalidArgument(argument, host, "an address of this machine alone, such as 127.0.0.1, without TLS", hint)
 
 
 def _build(role: str, task: Task, own: Secrets, database: str, log: EventLog, trust: Path | None) -> Any:
@@ -183,7 +200,8 @@ def _check_free(role: str, host: str, port: int) -> None:
 
 
 def serve_all(task: Task, folder: Path, *, database: str | None, host: str, say: Callable[[str], None]) -> None:
-    """All roles, until SIGTERM or SIGINT, or until one of them ends."""
+    """Run all roles until SIGTERM or SIGINT, or until one of them ends; on addresses of this machine only."""
+    check_loopback("--host", host)
     for role in task.roles:
         _check_free(role, host, port_in_task(task, role))
     ended = []
