@@ -167,6 +167,23 @@ def show(
 
 
 @task.command()
+def card(
+    place: Annotated[
+        str, typer.Argument(help="A task's directory, its task.json, or its analyzer's address.", metavar="TASK")
+    ],
+    out: Annotated[Path, typer.Option(help="Directory for both files.", metavar="DIR")] = Path(),
+) -> None:
+    """Write the privacy card of a task: privacy-card.json, and privacy-card.html, which prints on two sheets."""
+    require_serve_extra("task card")
+    from bandanna.cli.terminal import check_folder
+    from bandanna.deployment.task.document import find_task
+    from bandanna.deployment.task.privacy_card import write_privacy_card
+
+    for path in write_privacy_card(find_task(place), check_folder("--out", out)):
+        typer.echo(path)
+
+
+@task.command()
 def export(
     task: Annotated[
         str, typer.Option(help="A task's directory, its task.json, or its analyzer's address.", metavar="TASK")

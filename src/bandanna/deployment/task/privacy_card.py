@@ -1,0 +1,93 @@
+"""The privacy card of a task: one document for the people who decide whether it may run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from bandanna import __version__
+from bandanna.deployment.task.description import task_facts
+from bandanna.deployment.task.document import Task
+from bandanna.privacy.guarantee import format_rounded_up
+
+FORMAT = "bandanna privacy card 1"
+RETENTION = {
+    "device": "Unsent reports stay in the client's outbox until they are acknowledged.",
+    "network": "Not under control of the task.",
+    "registrar": "The number of batches that each user took part in, by a keyed hash of the user's id, until the task"
+    " ends. Publications that it has cosigned, by their hash.",
+    "shuffler": "Reports until the batch's receipt, then a fingerprint of each slot until the task ends.",
+    "helper": "Its half of each report until the batch's receipt.",
+    "analyzer": "Released sums, publications and the ledger, for good. It holds no report, except in the central model,"
+    " where it keeps the rows of a running batch.",
+    "everybody": "Publications are public for good.",
+}
+
+
+def make_privacy_card(task: Task) -> dict[str, Any]:
+    """Return the privacy card of a task as plain values.
+
+    The numbers are computed from the task's policy again; a document that promises something else is refused.
+    docs/reference/privacy-card.schema.json is the schema.
+
+    Parameters
+    ----------
+    task
+        The task.
+
+    Returns
+    -------
+    dict
+        The card, for JSON.
+    """
+    facts = task_facts(task)
+    stated = facts["guarantee"]
+    return {
+        "format": FORMAT,
+        "bandanna": __version__,
+        "task": {name: facts[name] for name in ("id", "title", "algorithm", "test")},
+        "guarantee": {
+            "privacy_model": stated["trust"],
+            **{name: stated[name] for name in ("epsilon", "delta", "rho", "unit", "participations", "protects")},
+            "neighbours": stated["adjacency"],
+            "adversary": stated["adversary"],
+            "sentences": facts["promise"],
+        },
+        "users": {"planned": facts["horizon"], "first_batch": facts["first batch"]},
+        "report_bytes": facts["report bytes"],
+        "parties": [
+            {
+                "role": row["role"],
+                "address": facts["roles"].get(row["role"]),
+                "operator": facts["operators"].get(row["role"]),
+                "sees": row["sees"],
+                "guarantee_against_it": row["left"],
+                "keeps": RETENTION[row["role"]],
+            }
+            for row in facts["sight"]
+        ],
+        "keys_made_by_one_machine": facts["dealer"],
+        "notes": facts["notes"],
+    }
+
+
+def render_privacy_card(card: dict[str, Any]) -> str:
+    """Return a privacy card as a page of HTML that prints on two sheets, without scripts or foreign addresses."""
+    templates = Environment(
+        loader=PackageLoader("bandanna.deployment.task"), autoescape=True, undefined=StrictUndefined
+    )
+    templates.filters["rounded"] = lambda value: "infinite" if value is None else format_rounded_up(value)
+    return templates.get_template("privacy_card.html").render(card=card)
+
+
+def write_privacy_card(task: Task, folder: Path) -> tuple[Path, Path]:
+    """Write privacy-card.json and privacy-card.html of a task to a folder, and return their paths."""
+    card = make_privacy_card(task)
+    data, page = folder / "privacy-card.json", folder / "privacy-card.html"
+    folder.mkdir(parents=True, exist_ok=True)
+    data.write_text(json.dumps(card, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+    page.write_text(render_privacy_card(card), encoding="utf-8")
+    return data, page
