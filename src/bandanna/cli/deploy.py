@@ -354,7 +354,7 @@ def simulate_clients(
         str | None,
         typer.Option(help="A class of bandanna.simulation.environments (default: one that fits).", metavar="NAME"),
     ] = None,
-    silent: Annotated[float, typer.Option(help="Share of users who never answer.", min=0.0, max=1.0)] = 0.0,
+    dropout: Annotated[float, typer.Option(help="Share of users who never report.", min=0.0, max=1.0)] = 0.0,
     seed: Annotated[int, typer.Option(help="Of the simulated world.", min=0)] = 0,
     token: Annotated[
         str | None, typer.Option(help="The host's token (default: from registrar.secret.json in the task's directory).")
@@ -367,6 +367,7 @@ def simulate_clients(
     from bandanna.deployment.client.load_simulation import (
         HttpDeployment,
         SimulatedUsers,
+        describe_missing_users,
         summarize_users,
         world_for_task,
     )
@@ -379,7 +380,7 @@ def simulate_clients(
     with ProgressBar(shown=not as_json) as bar, HttpDeployment(found, token=own) as http:
         crowd = SimulatedUsers(
             found, http, world_for_task(found, environment), rounds=rounds, seed=seed,
-            concurrency=concurrency, silent=silent, progress=lambda done: bar(done, rounds, "users"),
+            concurrency=concurrency, dropout=dropout, progress=lambda done: bar(done, rounds, "users"),
         )  # fmt: skip
         crowd.run()
     told = summarize_users(crowd)
@@ -388,6 +389,10 @@ def simulate_clients(
         return
     for name, value in told.items():
         typer.echo(f"{name:28} {value}")
+    if missing := describe_missing_users(crowd.account):
+        typer.echo(missing)
+    if rounds < users:
+        typer.echo(f"{users - rounds:,} of {users:,} users did not come: the task ends after {rounds:,} users.")
 
 
 # dashboard

@@ -138,9 +138,14 @@ _WAIT = 20.0  # seconds in one request for a newer publication
 
 @dataclass(kw_only=True)
 class SimulationTotals:
-    """Counts and latencies of simulated users."""
+    """Counts and latencies of simulated users.
+
+    `dropped` users opened a slot and never answered. `unbatched` users acted after the last batch that filled.
+    """
 
     users: int = 0
+    dropped: int = 0
+    unbatched: int = 0
     acknowledged: int = 0
     retries: int = 0
     seconds: float = 0.0
@@ -156,7 +161,7 @@ class SimulatedUsers:
     They play one batch after the other. In a seeded test they draw what a simulation with the task's seed draws, so the
     deployment must learn what the simulator learns, bit for bit; else every user has noise of its own.
 
-    silent  the share of users who open a slot and never answer
+    dropout  the share of users who open a slot and never answer
     """
 
     def __init__(
@@ -168,12 +173,12 @@ class SimulatedUsers:
         rounds: int,
         seed: int = 0,
         concurrency: int = 8,
-        silent: float = 0.0,
+        dropout: float = 0.0,
         wait: float = 120.0,
         progress: Callable[[int], None] = lambda users: None,
     ) -> None:
         self.task, self._deployment, self._rounds, self._wait = task, deployment, rounds, wait
-        self._progress, self._silent = progress, silent
+        self._progress, self._dropout = progress, dropout
         first = seed if task.seed is None else task.seed
         self._environment, self._first = environment, first
         world = environment.begin(Streams([first]))
@@ -243,6 +248,7 @@ class SimulatedUsers:
                 else self.seed.frozen(left)
             )
             self._note(rows)
+            self.account.unbatched += len(rows.rewards)
 
     def _note(self, rows: PlayedRounds) -> None:
         if rows.arms is not None:
@@ -273,6 +279,7 @@ class SimulatedUsers:
         self._note(rows)
         rows = self.told(view, rows)
         answering = self._draw_answering(batch.slots)
+        self.account.dropped += int(np.sum(~answering))
         self._report(reporter, batch, 0, asks, tickets, rows, answering)
         for number in range(1, len(batch.rounds)):
             view = self._await_publication(view)
@@ -287,7 +294,7 @@ class SimulatedUsers:
 
     def _draw_answering(self, users: int) -> np.ndarray[Any, Any]:
         """Draw which users will answer."""
-        return self._choosing.random(users) >= self._silent
+        return self._choosing.random(users) >= self._dropout
 
     def _reporter(self, batch: Batch) -> BodyEncoder:
         number, key = (0, None) if self._view is None else self._view.seal_key
@@ -379,11 +386,13 @@ class SimulatedUsers:
 
 
 def summarize_users(crowd: SimulatedUsers) -> dict[str, Any]:
-    """Summarize simulated users in numbers for people."""
+    """Return the totals of simulated users, for printing or JSON."""
     account = crowd.account
     latencies = account.latencies or [float("nan")]
     told: dict[str, Any] = {
         "users": account.users,
+        "without report (dropout)": account.dropped,
+        "without report (no batch)": account.unbatched,
         "reports acknowledged": account.acknowledged,
         "reports per second": round(account.acknowledged / max(account.seconds, 1e-9), 1),
         **{
@@ -398,6 +407,14 @@ def summarize_users(crowd: SimulatedUsers) -> dict[str, Any]:
         "seconds": round(account.seconds, 1),
     }
     return told
+
+
+def describe_missing_users(account: SimulationTotals) -> str:
+    """Say how many users reported nothing, and why; empty if all have reported."""
+    reasons = ((account.dropped, "by --dropout"), (account.unbatched, "because the last batch did not fill"))
+    found = ", ".join(f"{count:,} {reason}" for count, reason in reasons if count)
+    missing = account.dropped + account.unbatched
+    return found and f"{missing:,} of {account.users:,} users reported nothing: {found}."
 
 
 # Environments
