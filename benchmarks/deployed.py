@@ -36,7 +36,7 @@ class Deployed:
     """Registrar, analyzer and shuffler of a fresh task, in processes of their own."""
 
     def __init__(self, folder: Path, *, database: str | None = None, slots: int = SLOTS, grace: float = 1.0) -> None:
-        from bandanna.deployment.messages.tickets import COLLECTOR
+        from bandanna.deployment.messages.canonical import COLLECTOR
         from bandanna.deployment.processes import RunningDeployment, free_ports
         from bandanna.deployment.task.creation import create_task, write_task
 
@@ -83,8 +83,8 @@ class Deployed:
 
     def requests(self, count: int, *, each: int = 1, epoch: int = 0) -> list[bytes]:
         """So many HTTP requests, of so many fresh users' reports each."""
+        from bandanna.deployment.messages.canonical import COLLECTOR, TicketKeys
         from bandanna.deployment.messages.report import FINAL, TaggedReport, join_reports
-        from bandanna.deployment.messages.tickets import COLLECTOR, TicketKeys
         from bandanna.deployment.task.query_plan import first_batches
 
         (plan,) = first_batches(self.task.policy, None, mixers=1, seeded=False, most=1)

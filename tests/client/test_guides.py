@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 import bandanna as bd
-from bandanna.deployment.client.client_task import ClientTask
-from bandanna.deployment.client.device_logic import DocumentDevice, PlayedArm, ReportSlot
+from bandanna.deployment.client.device_logic import ClientTask, DocumentDevice, PlayedArm, ReportSlot
 from bandanna.deployment.client.policy_device import PolicyDevice
 from bandanna.deployment.messages.canonical import SEED, Opener, expand_mask
 from bandanna.deployment.messages.report import Ticket, sealing_info

@@ -15,7 +15,17 @@ from bandanna.deployment.analyzer.processor import BatchProcessor
 from bandanna.deployment.analyzer.publication import ServedPublication
 from bandanna.deployment.calls import RoleUnreachable
 from bandanna.deployment.collector import Collector
-from bandanna.deployment.messages.canonical import Opener, encode_base64url, loads, sealing_key, sign, signing_key
+from bandanna.deployment.messages.canonical import (
+    COLLECTOR,
+    HELPER,
+    Opener,
+    TicketKeys,
+    encode_base64url,
+    loads,
+    sealing_key,
+    sign,
+    signing_key,
+)
 from bandanna.deployment.messages.publication import (
     PublicationPin,
     SignedPublication,
@@ -30,7 +40,6 @@ from bandanna.deployment.messages.report import (
     join_reports,
     parse_answers,
 )
-from bandanna.deployment.messages.tickets import COLLECTOR, HELPER, TicketKeys
 from bandanna.deployment.registrar import Notary
 from bandanna.deployment.registrar_service import make_notary
 from bandanna.deployment.task.document import Secrets, Task, make_content

@@ -12,9 +12,8 @@ import pytest
 from bandanna.deployment.client.load_simulation import SimulatedUsers
 from bandanna.deployment.helper import JobRefused
 from bandanna.deployment.messages.batch_plan import Batch, Round
-from bandanna.deployment.messages.canonical import decode_base64url, encode_base64url, loads
+from bandanna.deployment.messages.canonical import COLLECTOR, decode_base64url, encode_base64url, loads, prove_unused
 from bandanna.deployment.messages.report import FINAL, ZERO, TaggedReport
-from bandanna.deployment.messages.tickets import COLLECTOR, prove_unused
 from bandanna.deployment.registrar import SCHEMA, Registrar
 from bandanna.deployment.registrar_service import make_registrar
 from bandanna.deployment.task.description import visibility_table

@@ -9,16 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bandanna.deployment.messages.canonical import agreed_key, encode_base64url, sealing_key
-from bandanna.deployment.messages.report import FINAL, HEADER, TaggedReport, is_tagged, split_reports
-from bandanna.deployment.messages.tickets import (
+from bandanna.deployment.messages.canonical import (
     COLLECTOR,
     HELPER,
     TicketKeys,
+    agreed_key,
+    encode_base64url,
     encode_label,
     prove_unused,
+    sealing_key,
     ticket_key_info,
 )
+from bandanna.deployment.messages.report import FINAL, HEADER, TaggedReport, is_tagged, split_reports
 from bandanna.errors import Unreadable
 
 KEYS = st.binary(min_size=32, max_size=32)

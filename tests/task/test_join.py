@@ -9,12 +9,10 @@ from typing import Any
 
 import pytest
 
-from bandanna.deployment.messages.canonical import sealing_key, signing_key
-from bandanna.deployment.messages.tickets import COLLECTOR, HELPER
+from bandanna.deployment.messages.canonical import COLLECTOR, HELPER, sealing_key, signing_key
 from bandanna.deployment.task.creation import create_draft, create_task
 from bandanna.deployment.task.description import task_facts
-from bandanna.deployment.task.document import Secrets, Task
-from bandanna.deployment.task.joining import RoleJoin, accept_task, check_joins, join_all, join_role
+from bandanna.deployment.task.document import RoleJoin, Secrets, Task, accept_task, check_joins, join_all, join_role
 from bandanna.errors import BandannaError
 
 TEXT = """

@@ -25,9 +25,8 @@ from bandanna.deployment import collector, registrar
 from bandanna.deployment.analyzer import processor
 from bandanna.deployment.analyzer.processor import BatchProcessor
 from bandanna.deployment.http.metrics import EventLog
-from bandanna.deployment.messages.canonical import dumps, loads, sign
+from bandanna.deployment.messages.canonical import COLLECTOR, SLOT, TicketKeys, dumps, loads, sign
 from bandanna.deployment.messages.report import FINAL, TaggedReport, join_reports, slots_checksum
-from bandanna.deployment.messages.tickets import COLLECTOR, SLOT, TicketKeys
 from bandanna.deployment.processes import FENCED, free_ports
 from bandanna.deployment.registrar import Notary
 from bandanna.deployment.registrar_service import make_notary

@@ -19,8 +19,7 @@ import numpy as np
 import pytest
 
 import bandanna as bd
-from bandanna.deployment.client.client_task import ClientTask
-from bandanna.deployment.client.device_logic import DeviceLogic, DocumentDevice, PlayedArm, ReportSlot
+from bandanna.deployment.client.device_logic import ClientTask, DeviceLogic, DocumentDevice, PlayedArm, ReportSlot
 from bandanna.deployment.client.policy_device import BodyEncoder, PolicyDevice
 from bandanna.deployment.messages.batch_plan import Batch, Part, Round
 from bandanna.deployment.messages.canonical import dumps, loads

@@ -13,13 +13,15 @@ import numpy as np
 import pytest
 
 import bandanna as bd
-from bandanna.deployment.client.client_task import ClientTask
-from bandanna.deployment.client.device_logic import DocumentDevice, PlayedArm, ReportSlot
+from bandanna.deployment.client.device_logic import ClientTask, DocumentDevice, PlayedArm, ReportSlot
 from bandanna.deployment.helper import SCHEMA as HELPING
 from bandanna.deployment.helper import Helper, Keyring
 from bandanna.deployment.messages.batch_plan import Batch
 from bandanna.deployment.messages.canonical import (
+    COLLECTOR,
+    HELPER,
     Opener,
+    TicketKeys,
     agreed_key,
     draw_seed,
     encode_base64url,
@@ -27,6 +29,7 @@ from bandanna.deployment.messages.canonical import (
     loads,
     seal,
     sign,
+    ticket_key_info,
 )
 from bandanna.deployment.messages.report import (
     TaggedReport,
@@ -38,7 +41,6 @@ from bandanna.deployment.messages.report import (
     write_seal_key,
 )
 from bandanna.deployment.messages.share import JobEntry, write_job, write_share
-from bandanna.deployment.messages.tickets import COLLECTOR, HELPER, TicketKeys, ticket_key_info
 from bandanna.deployment.registrar import SCHEMA, Registrar
 from bandanna.deployment.registrar_service import make_registrar
 from bandanna.deployment.task.document import Secrets, Task

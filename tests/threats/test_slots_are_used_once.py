@@ -12,7 +12,7 @@ import pytest
 
 import bandanna as bd
 from bandanna.deployment.calls import RoleUnreachable
-from bandanna.deployment.messages.canonical import decode_base64url, encode_base64url
+from bandanna.deployment.messages.canonical import COLLECTOR, decode_base64url, encode_base64url, prove_unused
 from bandanna.deployment.messages.report import (
     FINAL,
     ZERO,
@@ -25,7 +25,6 @@ from bandanna.deployment.messages.report import (
     parse_answers,
     split_reports,
 )
-from bandanna.deployment.messages.tickets import COLLECTOR, prove_unused
 
 from ..client.town import Town as Devices
 from ..deployment.collector.batches import SLOTS, Collecting, proof, receipt, report

@@ -12,8 +12,7 @@ from typer.testing import CliRunner
 from bandanna.cli.main import app
 from bandanna.deployment.messages.canonical import encode_base64url, verify
 from bandanna.deployment.task.creation import create_draft
-from bandanna.deployment.task.document import Secrets, Task
-from bandanna.deployment.task.joining import accept_task, join_all, join_role
+from bandanna.deployment.task.document import Secrets, Task, accept_task, join_all, join_role
 from bandanna.errors import BandannaError
 
 TEXT = """

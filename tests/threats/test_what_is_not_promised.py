@@ -10,13 +10,18 @@ import numpy as np
 import pytest
 
 import bandanna as bd
-from bandanna.deployment.client.client_task import ClientTask
-from bandanna.deployment.client.device_logic import DocumentDevice, PlayedArm, ReportSlot
+from bandanna.deployment.client.device_logic import ClientTask, DocumentDevice, PlayedArm, ReportSlot
 from bandanna.deployment.collector import mix_bodies
-from bandanna.deployment.messages.canonical import decode_base64url, encode_base64url, loads
+from bandanna.deployment.messages.canonical import (
+    COLLECTOR,
+    TicketKeys,
+    decode_base64url,
+    encode_base64url,
+    loads,
+    prove_unused,
+)
 from bandanna.deployment.messages.report import FINAL, TaggedReport, report_info
 from bandanna.deployment.messages.share import JobEntry
-from bandanna.deployment.messages.tickets import COLLECTOR, TicketKeys, prove_unused
 from bandanna.device.noise import SecureNoise
 from bandanna.numeric.rng import SecureRandomness
 from bandanna.policies.base import Policy

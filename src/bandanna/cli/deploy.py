@@ -86,7 +86,7 @@ def join(
     require_serve_extra("task join")
     from bandanna.cli.terminal import check_folder
     from bandanna.deployment.task.document import Task
-    from bandanna.deployment.task.joining import join_role as joined
+    from bandanna.deployment.task.document import join_role as joined
     from bandanna.errors import BandannaError
 
     folder = check_folder("--out", out)
@@ -110,8 +110,7 @@ def seal(
 ) -> None:
     """Make the task of a draft that all its roles have joined; its hash is the task's id."""
     require_serve_extra("task seal")
-    from bandanna.deployment.task.document import Task
-    from bandanna.deployment.task.joining import RoleJoin, join_all
+    from bandanna.deployment.task.document import RoleJoin, Task, join_all
     from bandanna.errors import BandannaError
     from bandanna.storage import files
 
@@ -131,7 +130,7 @@ def accept(
     """Check that a task is the draft that this role has joined, with its own keys and everybody's signature."""
     require_serve_extra("task accept")
     from bandanna.deployment.task.document import Secrets, Task
-    from bandanna.deployment.task.joining import accept_task as accepted
+    from bandanna.deployment.task.document import accept_task as accepted
 
     found, own = Task.read(task), Secrets.of_file(secret)
     made = accepted(found, own)

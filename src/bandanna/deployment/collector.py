@@ -15,7 +15,15 @@ from typing import Any
 import numpy as np
 
 from bandanna.deployment.messages.batch_plan import Batch, Part, Round
-from bandanna.deployment.messages.canonical import ENCAPSULATION, dumps, encode_base64url, loads
+from bandanna.deployment.messages.canonical import (
+    COLLECTOR,
+    ENCAPSULATION,
+    TicketKeys,
+    dumps,
+    encode_base64url,
+    loads,
+    prove_unused,
+)
 from bandanna.deployment.messages.report import (
     FINAL,
     MALFORMED,
@@ -27,7 +35,6 @@ from bandanna.deployment.messages.report import (
     split_reports,
 )
 from bandanna.deployment.messages.share import write_share
-from bandanna.deployment.messages.tickets import COLLECTOR, TicketKeys, prove_unused
 from bandanna.errors import BandannaError, InvalidArgument, InvalidStatistic, ValueSummary
 from bandanna.protocols.factory import make_mixer_encoding, mix_messages
 from bandanna.protocols.mixers import GatheringMixer

@@ -12,10 +12,19 @@ import numpy as np
 from bandanna import validation
 from bandanna.deployment.messages import canonical
 from bandanna.deployment.messages.batch_plan import Part
-from bandanna.deployment.messages.canonical import SEED, Opener, Signer, expand_masks, sealing_key, verify
+from bandanna.deployment.messages.canonical import (
+    HELPER,
+    SEED,
+    Opener,
+    Signer,
+    TicketKeys,
+    expand_masks,
+    is_equal_mac,
+    sealing_key,
+    verify,
+)
 from bandanna.deployment.messages.report import sealing_info, write_seal_key
 from bandanna.deployment.messages.share import MixJob, check_receipt, read_job, write_share
-from bandanna.deployment.messages.tickets import HELPER, TicketKeys, is_equal_mac
 from bandanna.errors import BandannaError, InvalidArgument, Unreadable
 from bandanna.protocols.concurrent_shuffle import LevelMixer
 from bandanna.protocols.factory import make_mixer_encoding, mix_messages

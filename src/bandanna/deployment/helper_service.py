@@ -16,8 +16,7 @@ from bandanna.deployment.http.limits import Limits, host_from_url, parse_json_bo
 from bandanna.deployment.http.metrics import EventLog
 from bandanna.deployment.http.requests import RequestRefused, json_response, mark_errors_safe, run_in_thread
 from bandanna.deployment.messages import canonical
-from bandanna.deployment.messages.canonical import make_tls_context, sign
-from bandanna.deployment.messages.tickets import HELPER
+from bandanna.deployment.messages.canonical import HELPER, make_tls_context, sign
 from bandanna.errors import MissingExtra, Unreadable
 from bandanna.storage.database.base import Database, open_database
 

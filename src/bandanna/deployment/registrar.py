@@ -9,19 +9,20 @@ from typing import Any, NamedTuple
 
 from bandanna import validation
 from bandanna.deployment.messages import canonical
-from bandanna.deployment.messages.canonical import Signer, verify
-from bandanna.deployment.messages.publication import PublicationPin, cosigned_statement
-from bandanna.deployment.messages.report import EPOCHS
-from bandanna.deployment.messages.tickets import (
+from bandanna.deployment.messages.canonical import (
     COLLECTOR,
     MAC,
     SLOT,
+    Signer,
     TicketKeys,
     encode_label,
     is_equal_mac,
     mac,
     prove_unused,
+    verify,
 )
+from bandanna.deployment.messages.publication import PublicationPin, cosigned_statement
+from bandanna.deployment.messages.report import EPOCHS
 from bandanna.errors import BandannaError, InvalidArgument, Unreadable
 from bandanna.storage.database.base import Database, Transaction
 

@@ -11,8 +11,7 @@ from bandanna.deployment.http.limits import Limits, host_from_url, parse_json_bo
 from bandanna.deployment.http.metrics import EventLog
 from bandanna.deployment.http.requests import RequestRefused, json_response, run_in_thread
 from bandanna.deployment.messages import canonical
-from bandanna.deployment.messages.canonical import sign
-from bandanna.deployment.messages.tickets import COLLECTOR, HELPER
+from bandanna.deployment.messages.canonical import COLLECTOR, HELPER, sign
 from bandanna.deployment.registrar import MOST, SCHEMA, Notary, Registrar
 from bandanna.errors import InvalidArgument
 from bandanna.storage.database.base import Database, open_database

@@ -14,8 +14,7 @@ from bandanna.deployment.http.application import build_application
 from bandanna.deployment.http.limits import host_from_url
 from bandanna.deployment.http.metrics import EventLog
 from bandanna.deployment.http.requests import run_in_thread
-from bandanna.deployment.messages.canonical import sign
-from bandanna.deployment.messages.tickets import COLLECTOR
+from bandanna.deployment.messages.canonical import COLLECTOR, sign
 from bandanna.deployment.shuffler import Shuffler
 from bandanna.deployment.task.document import Secrets, Task, check_announced
 from bandanna.deployment.task.query_plan import first_batches

@@ -13,9 +13,8 @@ import bandanna as bd
 from bandanna.deployment import collector
 from bandanna.deployment.collector import Collector
 from bandanna.deployment.messages.batch_plan import Batch
-from bandanna.deployment.messages.canonical import dumps
+from bandanna.deployment.messages.canonical import COLLECTOR, TicketKeys, dumps, prove_unused
 from bandanna.deployment.messages.report import FINAL, ReportVerdict, TaggedReport, join_reports
-from bandanna.deployment.messages.tickets import COLLECTOR, TicketKeys, prove_unused
 from bandanna.deployment.task.query_plan import first_batches
 from bandanna.storage.database.base import Database, open_database
 

@@ -16,17 +16,24 @@ from typing import Any
 from bandanna.deployment import collector, registrar
 from bandanna.deployment.analyzer import processor
 from bandanna.deployment.analyzer.processor import BatchProcessor, ShareRejected
-from bandanna.deployment.analyzer.rollback_detection import WitnessCall, WitnessThread
-from bandanna.deployment.analyzer.service import LocalCollector
+from bandanna.deployment.analyzer.service import LocalCollector, WitnessCall, WitnessThread
 from bandanna.deployment.calls import RoleConnection, RoleUnreachable
 from bandanna.deployment.collector import Collector
 from bandanna.deployment.collector_worker import CollectorThread
 from bandanna.deployment.helper import SCHEMA as HELPING
 from bandanna.deployment.helper import Helper, JobRefused, Keyring
 from bandanna.deployment.http.metrics import EventLog
-from bandanna.deployment.messages.canonical import Opener, decode_base64url, dumps, loads, sign, verify
+from bandanna.deployment.messages.canonical import (
+    COLLECTOR,
+    HELPER,
+    Opener,
+    decode_base64url,
+    dumps,
+    loads,
+    sign,
+    verify,
+)
 from bandanna.deployment.messages.report import encode_verdicts
-from bandanna.deployment.messages.tickets import COLLECTOR, HELPER
 from bandanna.deployment.registrar import Notary, Registrar
 from bandanna.deployment.registrar_service import make_notary
 from bandanna.deployment.shuffler import Shuffler

@@ -12,10 +12,18 @@ import numpy as np
 
 from bandanna.deployment.helper import SCHEMA, Helper, Keyring
 from bandanna.deployment.messages.batch_plan import Batch, Part, Round
-from bandanna.deployment.messages.canonical import draw_seed, expand_masks, seal, sealing_key, sign, signing_key
+from bandanna.deployment.messages.canonical import (
+    HELPER,
+    TicketKeys,
+    draw_seed,
+    expand_masks,
+    seal,
+    sealing_key,
+    sign,
+    signing_key,
+)
 from bandanna.deployment.messages.report import sealing_info
 from bandanna.deployment.messages.share import JobEntry, write_job, write_receipt
-from bandanna.deployment.messages.tickets import HELPER, TicketKeys
 from bandanna.device.domain import Ball, Bits
 from bandanna.privacy.calibration import BinomialNoise
 from bandanna.protocols import concurrent_shuffle

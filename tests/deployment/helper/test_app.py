@@ -18,9 +18,8 @@ import numpy as np
 import pytest
 
 from bandanna.deployment.messages.batch_plan import Batch
-from bandanna.deployment.messages.canonical import loads, sign, signing_key, verify
+from bandanna.deployment.messages.canonical import HELPER, loads, sign, signing_key, verify
 from bandanna.deployment.messages.share import write_receipt
-from bandanna.deployment.messages.tickets import HELPER
 from bandanna.deployment.task.document import Secrets, Task
 from bandanna.deployment.task.query_plan import make_batch
 from bandanna.protocols.factory import make_mixer_encoding

@@ -14,10 +14,20 @@ import pytest
 
 from bandanna.deployment.helper import KEPT, Helper, JobRefused, Keyring
 from bandanna.deployment.messages.batch_plan import Batch, Part, Round
-from bandanna.deployment.messages.canonical import dumps, encode_base64url, loads, seal, sign, signing_key, verify
+from bandanna.deployment.messages.canonical import (
+    COLLECTOR,
+    HELPER,
+    TicketKeys,
+    dumps,
+    encode_base64url,
+    loads,
+    seal,
+    sign,
+    signing_key,
+    verify,
+)
 from bandanna.deployment.messages.report import report_info, sealing_info, slots_checksum
 from bandanna.deployment.messages.share import JobEntry
-from bandanna.deployment.messages.tickets import COLLECTOR, HELPER, TicketKeys
 from bandanna.errors import BandannaError, Unreadable
 from bandanna.protocols.factory import make_mixer_encoding
 from bandanna.storage.database.base import Database, StorageError

@@ -15,8 +15,8 @@ import bandanna as bd
 from bandanna.deployment.collector import SCHEMA, Collector
 from bandanna.deployment.collector_worker import GroupCommit
 from bandanna.deployment.http.requests import RequestRefused
+from bandanna.deployment.messages.canonical import COLLECTOR
 from bandanna.deployment.messages.report import FINAL, ZERO, TaggedReport, join_reports
-from bandanna.deployment.messages.tickets import COLLECTOR
 from bandanna.storage.database.base import open_database
 
 from ..inside import Inside, a_task

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import bandanna as bd
 from bandanna.deployment.client.load_simulation import SimulatedUsers
 from bandanna.deployment.collector import SCHEMA, Collector
+from bandanna.deployment.messages.canonical import COLLECTOR, HELPER, TicketKeys
 from bandanna.deployment.messages.report import (
     FINAL,
     HEADER,
@@ -24,7 +25,6 @@ from bandanna.deployment.messages.report import (
     encode_verdicts,
     join_reports,
 )
-from bandanna.deployment.messages.tickets import COLLECTOR, HELPER, TicketKeys
 from bandanna.simulation.environments.linear import LinearContextual
 from bandanna.storage.database.base import open_database
 

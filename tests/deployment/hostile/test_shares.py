@@ -13,10 +13,9 @@ import pytest
 import bandanna as bd
 from bandanna.deployment.client.load_simulation import SimulatedUsers, SimulationTotals
 from bandanna.deployment.helper import SCHEMA, Helper, JobRefused, Keyring
-from bandanna.deployment.messages.canonical import dumps, encode_base64url, loads, sign, signing_key
+from bandanna.deployment.messages.canonical import HELPER, dumps, encode_base64url, loads, sign, signing_key
 from bandanna.deployment.messages.report import TaggedReport
 from bandanna.deployment.messages.share import read_job, write_job
-from bandanna.deployment.messages.tickets import HELPER
 from bandanna.deployment.shuffler import Shuffler
 from bandanna.deployment.task.document import check_announced
 from bandanna.errors import BandannaError

@@ -11,9 +11,16 @@ from typing import Any
 import httpx
 import pytest
 
-from bandanna.deployment.messages.canonical import decode_base64url, dumps, encode_base64url, sign
+from bandanna.deployment.messages.canonical import (
+    COLLECTOR,
+    TicketKeys,
+    decode_base64url,
+    dumps,
+    encode_base64url,
+    prove_unused,
+    sign,
+)
 from bandanna.deployment.messages.publication import PublicationPin, is_cosigned
-from bandanna.deployment.messages.tickets import COLLECTOR, TicketKeys, prove_unused
 from bandanna.deployment.registrar import SCHEMA
 from bandanna.deployment.task.document import Secrets, Task
 from bandanna.errors import BandannaError

@@ -14,9 +14,16 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from bandanna.deployment import registrar as registrar_module
-from bandanna.deployment.messages.canonical import decode_base64url, encode_base64url
-from bandanna.deployment.messages.tickets import COLLECTOR, HELPER, encode_label, mac, prove_unused
-from bandanna.deployment.messages.tickets import TicketKeys as Keys
+from bandanna.deployment.messages.canonical import (
+    COLLECTOR,
+    HELPER,
+    decode_base64url,
+    encode_base64url,
+    encode_label,
+    mac,
+    prove_unused,
+)
+from bandanna.deployment.messages.canonical import TicketKeys as Keys
 from bandanna.deployment.registrar import SCHEMA, Registrar
 from bandanna.errors import BandannaError, InvalidArgument
 from bandanna.storage.database.base import Database, open_database

@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 from bandanna.agent.agent import Agent
-from bandanna.deployment.client.client_task import ClientTask
-from bandanna.deployment.client.device_logic import DocumentDevice, _decode_snapshot
+from bandanna.deployment.client.device_logic import ClientTask, DocumentDevice, _decode_snapshot
 from bandanna.deployment.messages.batch_plan import Batch
 from bandanna.deployment.task.document import Task
 from bandanna.deployment.task.export import verify_folder

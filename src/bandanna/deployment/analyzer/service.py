@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import threading
+import time
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -14,20 +16,97 @@ from starlette.responses import Response
 from bandanna.deployment import collector
 from bandanna.deployment.analyzer import publication
 from bandanna.deployment.analyzer.processor import RUNNING, SCHEMA, BatchProcessor, ShareRejected
-from bandanna.deployment.analyzer.rollback_detection import WitnessCall, WitnessThread
-from bandanna.deployment.calls import RoleConnection
+from bandanna.deployment.calls import RoleConnection, RoleUnreachable
 from bandanna.deployment.collector import ClosedRound, Collector, Plan
 from bandanna.deployment.collector_worker import CollectorRoutes, CollectorThread, compute_limits
 from bandanna.deployment.http.application import build_application
 from bandanna.deployment.http.limits import ChangeNotifier, host_from_url
 from bandanna.deployment.http.metrics import EventLog
 from bandanna.deployment.http.requests import RequestRefused, Route, Upload, json_response, run_in_thread
-from bandanna.deployment.messages.canonical import Opener, dumps, loads, sign, verify
+from bandanna.deployment.messages.canonical import COLLECTOR, Opener, dumps, loads, sign, verify
 from bandanna.deployment.messages.publication import HASH, LINKS
-from bandanna.deployment.messages.tickets import COLLECTOR
 from bandanna.deployment.task.document import Secrets, Task
+from bandanna.errors import BandannaError
 from bandanna.privacy.stores.database import LEDGER_SCHEMA
 from bandanna.storage.database.base import Database, open_database
+
+# Cosignatures
+
+
+_TICK, _LONGEST_TICK = 0.02, 2.0
+_LATE = 60.0  # seconds for which a registrar may be away before somebody has to look
+
+
+class WitnessCall:
+    """Call the registrar, which cosigns publications.
+
+    Parameters
+    ----------
+    registrar
+        The connection to it.
+    task
+        The id of the task.
+    """
+
+    def __init__(self, registrar: RoleConnection, task: str) -> None:
+        self._registrar, self._path = registrar, f"/tasks/{task}/witness"
+
+    def __call__(self, content: bytes) -> tuple[int, Any]:
+        """Return the registrar's answer to the analyzer's statement; RoleUnreachable if there is none."""
+        status, answer, _ = self._registrar.ask("PUT", self._path, content)
+        try:
+            return status, loads(answer)
+        except BandannaError as error:
+            raise RoleUnreachable("the registrar answers what is no document") from error
+
+
+class WitnessThread:
+    """A thread that gets pending publications cosigned, from the start and whenever the registrar was away."""
+
+    def __init__(self, learner: BatchProcessor, *, log: EventLog) -> None:
+        self._learner, self._log = learner, log
+        self._stop, self._thread = threading.Event(), threading.Thread(target=self._run, name="witness", daemon=True)
+        self._since: float | None = None  # when something began to wait for the registrar
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End; what is pending stays so until the next process."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _run(self) -> None:
+        pause = _TICK
+        while not self._learner.rolled_back:
+            try:
+                settled = self.step()
+            except Exception as error:  # a full disk, a lost database: they may come back
+                self._log.say("step failed", level="error", type=type(error).__name__)
+                settled = False
+            pause = _TICK if settled else min(2 * pause, _LONGEST_TICK)
+            if self._stop.wait(pause):
+                return
+
+    def step(self) -> bool:
+        """Get pending publications cosigned; return whether none is left."""
+        settled, pending = self._learner.settle(), self._learner.pending
+        if self._learner.rolled_back:
+            self._log.say("rolled back", level="error")
+        elif (self._since is None) != settled:
+            number = None if pending is None else pending.number
+            self._log.say("witnessed" if settled else "unwitnessed", number=number)
+            self._since = None if settled else time.monotonic()
+        return settled
+
+    @property
+    def late(self) -> bool:
+        """Tell whether a publication has waited for the registrar for a minute."""
+        since = self._since
+        return since is not None and time.monotonic() - since > _LATE
+
 
 _LONGEST = 25.0  # seconds that a request may wait for a newer publication
 _LINES = 1000  # of history, in one answer

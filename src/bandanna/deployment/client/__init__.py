@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from bandanna.deployment.client.effects import ClientDecision, Outcome, Unreachable
-from bandanna.deployment.client.outbox import Outbox
+from bandanna.deployment.client.outbox import ClientDecision, Outbox, Outcome, Unreachable
 from bandanna.deployment.client.session import AsyncSession, RegistrarClient, Session
 from bandanna.deployment.messages.report import Ticket
 

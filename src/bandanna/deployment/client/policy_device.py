@@ -9,8 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from bandanna.deployment.client.client_task import ClientTask
-from bandanna.deployment.client.device_logic import Content, DeviceLogic, PlayedArm, ReportSlot, read_announced_batch
+from bandanna.deployment.client.device_logic import (
+    ClientTask,
+    Content,
+    DeviceLogic,
+    PlayedArm,
+    ReportSlot,
+    read_announced_batch,
+)
 from bandanna.deployment.messages.batch_plan import Batch
 from bandanna.deployment.messages.publication import PublicationPin, SignedPublication, read_publication
 from bandanna.deployment.messages.report import Ticket, choose_seal_key, encode_body, encode_report

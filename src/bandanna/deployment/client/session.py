@@ -13,19 +13,19 @@ from pathlib import Path
 from typing import Any, Self
 
 from bandanna import validation
-from bandanna.deployment.client.client_task import ClientTask
-from bandanna.deployment.client.device_logic import DeviceLogic, DocumentDevice
-from bandanna.deployment.client.effects import (
+from bandanna.deployment.client.device_logic import ClientTask, DeviceLogic, DocumentDevice
+from bandanna.deployment.client.outbox import (
     ClientDecision,
     EffectSteps,
     GetTicket,
     NoTicket,
+    Outbox,
     Outcome,
     SendRequest,
     Sleep,
     Unreachable,
+    default_path,
 )
-from bandanna.deployment.client.outbox import Outbox, default_path
 from bandanna.deployment.client.session_steps import SessionSteps
 from bandanna.deployment.messages.canonical import dumps, encode_base64url, loads, make_tls_context
 from bandanna.deployment.messages.report import Ticket, ticket_from_plain

@@ -13,27 +13,24 @@ from typing import Any
 import numpy as np
 
 from bandanna import validation
-from bandanna.deployment.client.client_task import ClientTask
-from bandanna.deployment.client.device_logic import DeviceLogic, PlayedArm, ReportSlot
-from bandanna.deployment.client.effects import (
-    ClientDecision,
-    Effect,
-    GetTicket,
-    NoTicket,
-    Outcome,
-    SendRequest,
-    Sleep,
-    Unreachable,
-)
+from bandanna.deployment.client.device_logic import ClientTask, DeviceLogic, PlayedArm, ReportSlot
 from bandanna.deployment.client.outbox import (
     ANSWERED,
     DECIDED,
     OPEN,
     OPENING,
     OVER,
+    ClientDecision,
+    Effect,
+    GetTicket,
+    NoTicket,
     Outbox,
+    Outcome,
     PendingDecision,
     PublicationCache,
+    SendRequest,
+    Sleep,
+    Unreachable,
 )
 from bandanna.deployment.messages.batch_plan import Batch
 from bandanna.deployment.messages.canonical import decode_base64url, encode_base64url

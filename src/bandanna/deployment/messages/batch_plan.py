@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from bandanna.deployment.messages.canonical import OVERHEAD, SEED, dumps, encode_base64url
-from bandanna.deployment.messages.tickets import MAC
+from bandanna.deployment.messages.canonical import MAC, OVERHEAD, SEED, dumps, encode_base64url
 from bandanna.errors import BandannaError, Unreadable
 from bandanna.numeric.exact_sums import assigned_arms
 from bandanna.storage.encoding import matches_type

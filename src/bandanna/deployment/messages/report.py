@@ -14,18 +14,22 @@ import numpy as np
 
 from bandanna.deployment.messages.batch_plan import Batch
 from bandanna.deployment.messages.canonical import (
+    MAC,
+    SLOT,
     Signer,
     decode_base64url,
     draw_seed,
     dumps,
     encode_base64url,
+    encode_label,
     expand_masks,
+    is_equal_mac,
     is_sound,
     loads,
+    mac,
     seal,
     verify,
 )
-from bandanna.deployment.messages.tickets import MAC, SLOT, encode_label, is_equal_mac, mac
 from bandanna.errors import BandannaError, InvalidArgument, Unreadable, ValueSummary
 
 # Reports
@@ -47,7 +51,7 @@ class TaggedReport:
         tag    = HMAC-SHA256(k_C, "tag" | all but the tag | plan), its first 16 bytes
 
     Version 0 is the zero report that opens a slot, 1 the final one; a lower version never replaces a higher one. k_C is
-    the ticket's key for the collector (`tickets.TicketKeys`), plan the digest of the batch's plan. Without the ticket
+    the ticket's key for the collector (`canonical.TicketKeys`), plan the digest of the batch's plan. Without the ticket
     nobody can make or change a report, or move it to another round, epoch, slot or plan. If an analyzer tells devices
     of more people than it tells the mixer, so that they draw less noise, their reports are refused.
     """

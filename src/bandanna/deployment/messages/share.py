@@ -9,9 +9,8 @@ from typing import Any, NamedTuple
 
 from bandanna.deployment.messages import canonical
 from bandanna.deployment.messages.batch_plan import SEALED_LENGTH, Batch, Round
-from bandanna.deployment.messages.canonical import Signer, verify
+from bandanna.deployment.messages.canonical import SLOT, Signer, verify
 from bandanna.deployment.messages.report import slots_checksum
-from bandanna.deployment.messages.tickets import SLOT
 from bandanna.errors import Unreadable
 
 # Shares and receipts

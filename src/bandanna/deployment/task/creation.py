@@ -371,7 +371,7 @@ def create_task(
 
 
 def create_draft(source: str | PathLike[str], *, expect: bool = True) -> Task:
-    """The task of a file without any keys, for its roles to join (`task.joining`)."""
+    """The task of a file without any keys, for its roles to join."""
     path = validation.path("file", source)
     with prefix_errors(f"{path}: "):
         return Task.made(_make_content(parse_task_file({"title": path.stem, **read_toml(path)}), expect))

@@ -14,8 +14,7 @@ from bandanna.agent.preflight import count_features
 from bandanna.deployment.messages.batch_plan import Batch, list_supported_clients
 from bandanna.deployment.messages.canonical import dumps, loads
 from bandanna.deployment.messages.report import HEADER
-from bandanna.deployment.task.document import Task, make_client_section
-from bandanna.deployment.task.joining import check_joins
+from bandanna.deployment.task.document import Task, check_joins, make_client_section
 from bandanna.deployment.task.query_plan import first_batches, sends_rows
 from bandanna.device.arm_sets import FixedArmSet
 from bandanna.errors import BandannaError, ClippingWarning, Unreadable
