@@ -1,4 +1,4 @@
-"""Other libraries' code in docs/coming-from.md runs, where they are installed: the comparison is with what they are."""
+"""Other libraries' code in docs/how-to/coming-from.md runs, where they are installed: the comparison is with what they are."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-PAGE = (Path(__file__).parents[2] / "docs" / "coming-from.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "coming-from.md").read_text(encoding="utf-8")
 BLOCKS = dict(re.findall(r'^```py title="with (\w+)"\n(.*?)^```$', PAGE, re.MULTILINE | re.DOTALL))
 (TASK,) = re.findall(r'^```python title="task.py"\n(.*?)^```$', PAGE, re.MULTILINE | re.DOTALL)
 

@@ -6,7 +6,7 @@
     bd.audit.audit_task(task, deployment)                       a running deployment of a test task, by canaries
     bd.audit.run_gallery()                                      known faults and known truths: is the audit any good?
 
-A verdict "refuted" is a proof, up to its confidence; "consistent" is not one (docs/audit.md).
+A verdict "refuted" is a proof, up to its confidence; "consistent" is not one (docs/how-to/audit.md).
 """
 
 from __future__ import annotations
