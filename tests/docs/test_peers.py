@@ -1,4 +1,4 @@
-"""Other libraries' code in docs/how-to/coming-from.md runs, where they are installed: the comparison is with what they are."""
+"""Code of other libraries in docs/how-to/coming-from.md runs, if they are installed."""
 
 from __future__ import annotations
 
