@@ -17,12 +17,11 @@ FORMAT = "bandanna privacy card 1"
 RETENTION = {
     "device": "Unsent reports stay in the client's outbox until they are acknowledged.",
     "network": "Not under control of the task.",
-    "registrar": "The number of batches that each user took part in, by a keyed hash of the user's id, until the task"
-    " ends. Publications that it has cosigned, by their hash.",
-    "shuffler": "Reports until the batch's receipt, then a fingerprint of each slot until the task ends.",
-    "helper": "Its half of each report until the batch's receipt.",
-    "analyzer": "Released sums, publications and the ledger, for good. It holds no report, except in the central model,"
-    " where it keeps the rows of a running batch.",
+    "registrar": "The batches and slots of each user, by a keyed hash of the user's id. Publications and cosignatures.",
+    "shuffler": "Reports until the batch's receipt, then a fingerprint of each slot.",
+    "helper": "The sum of its halves of a batch's reports, and the slots of running batches.",
+    "analyzer": "Released sums, publications and the ledger. In tasks without a shuffler also the reports of the running"
+    " batch, until it is released, then a fingerprint of each slot.",
     "everybody": "Publications are public for good.",
 }
 
