@@ -20,7 +20,7 @@ RETENTION = {
     "registrar": "The batches and slots of each user, by a keyed hash of the user's id. Publications and cosignatures.",
     "shuffler": "Reports until the batch's receipt, then a fingerprint of each slot.",
     "helper": "The sum of its halves of a batch's reports, and the slots of running batches.",
-    "analyzer": "Released sums, publications and the ledger. In tasks without a shuffler also the reports of the running"
+    "analyzer": "Released sums, publications and the ledger. In tasks without a shuffler the reports of the running"
     " batch, until it is released, then a fingerprint of each slot.",
     "everybody": "Publications are public for good.",
 }
