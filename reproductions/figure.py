@@ -117,7 +117,7 @@ class Figure:
         for name, value in chosen.items():
             if name not in self.options:
                 known = ", ".join(f"--{each}" for each in self.options)
-                raise InvalidArgument(f"--{name}", value, f"{self.name} takes {known} only")
+                raise InvalidArgument(f"--{name}", value, f"left out: {self.name} takes {known}")
 
     def find(self, *, jobs: int = 1, progress: ProgressCallback = ignore_progress, **chosen: Any) -> Any:
         """Compute it, with the given options in the place of its own."""

@@ -48,7 +48,7 @@ def test_a_local_budget_needs_no_delta() -> None:
 
 @pytest.mark.parametrize("make", [bd.shuffle, bd.central, bd.concurrent])
 def test_a_missing_delta_is_refused_with_a_value_to_try(make: Any) -> None:
-    with pytest.raises(InvalidBudget, match=r"delta = None .* well below 1 / \(number of users\)") as caught:
+    with pytest.raises(InvalidBudget, match=r"well below 1 / \(number of users\), .* got None") as caught:
         make(1.0)
     (call,) = re.findall(r"bd\.\w+\(.*?\)", str(caught.value))
     assert eval(call) == make(1.0, 1e-6)
@@ -145,7 +145,7 @@ def test_several_policies_are_simulated_at_once(tmp_path: Any) -> None:
     ("wrong", "right"), [("seeds", "n_seeds"), ("checkpoint", "checkpoints"), ("horizn", "horizon")]
 )
 def test_a_wrong_argument_is_answered_with_the_right_one(wrong: str, right: str) -> None:
-    with pytest.raises(bd.BandannaError, match=f"did you mean '{right}'"):
+    with pytest.raises(bd.BandannaError, match=f"Did you mean '{right}'"):
         bd.simulate(make_linear(bd.none()), WORLD, **{wrong: 20})  # type: ignore[call-overload]
 
 

@@ -77,7 +77,7 @@ def test_a_misspelt_name_has_a_neighbour() -> None:
 
 @pytest.mark.parametrize(("name", "meant"), [("LinTs", "LinTS"), ("shufle", "shuffle"), ("Simulate", "simulate")])
 def test_a_misspelt_name_is_answered_with_the_nearest(name: str, meant: str) -> None:
-    with pytest.raises(AttributeError, match=f"no attribute '{name}': did you mean '{meant}'"):
+    with pytest.raises(AttributeError, match=f"no attribute '{name}'. Did you mean '{meant}'"):
         getattr(bandanna, name)
     with pytest.raises(AttributeError, match=r"no attribute 'quaternion'$"):
         bandanna.quaternion  # noqa: B018
@@ -91,11 +91,11 @@ MOVED = {
 
 @pytest.mark.parametrize(("place", "name", "home"), [(p, n, h) for p, names in MOVED.items() for n, h in names.items()])
 def test_a_name_of_another_package_is_answered_with_its_place(place: str, name: str, home: str) -> None:
-    with pytest.raises(AttributeError, match=f"^module '{place}' has no attribute '{name}': write bd.{home}$"):
+    with pytest.raises(AttributeError, match=f"^module '{place}' has no attribute '{name}'. Write bd.{home}$"):
         getattr(sys.modules[place], name)
 
 
 @pytest.mark.parametrize(("name", "meant"), [("Gope", "policies.GOPE"), ("AproxDP", "privacy.ApproxDP")])
 def test_a_misspelt_name_of_a_package_is_answered_with_the_nearest(name: str, meant: str) -> None:
-    with pytest.raises(AttributeError, match=f"did you mean bd.{meant}"):
+    with pytest.raises(AttributeError, match=f"Did you mean bd.{meant}"):
         getattr(bandanna, name)

@@ -154,7 +154,7 @@ class UnknownArgument(InvalidArgument):
         super().__init__(argument, value, "left out", hint)
         self.owner = owner
         self.known = known
-        self.args = (f"{owner} has no argument {argument!r}. {hint}{hint and ' '}It takes {known}",)
+        self.args = (f"{argument} is not an argument of {owner}. {hint}{hint and ' '}It takes {known}",)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle by the parts."""

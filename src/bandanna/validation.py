@@ -176,9 +176,9 @@ def instance(argument: str, value: Any, kind: type[Any], allowed: str) -> None:
     if isinstance(value, kind):
         return
     if not isinstance(value, type):
-        raise InvalidArgument(argument, type(value).__name__, allowed)
-    made = f": {value.__name__}(...) makes one" if issubclass(value, kind) else ""
-    raise InvalidArgument(argument, f"the class {value.__name__}", f"{allowed}; a class is none{made}")
+        raise InvalidArgument(argument, ValueSummary.of(value), allowed)
+    hint = f"Call it: {value.__name__}(...)" if issubclass(value, kind) else ""
+    raise InvalidArgument(argument, ValueSummary(f"the class {value.__name__}"), allowed, hint)
 
 
 def path(argument: str, value: Any, *, folder: bool = False) -> Path:
@@ -191,7 +191,7 @@ def path(argument: str, value: Any, *, folder: bool = False) -> Path:
     if isinstance(value, bytes) or len(encoded) > 4096 or b"\0" in encoded:
         raise InvalidArgument(argument, value, allowed)
     if not (folder or Path(value).name):
-        raise InvalidArgument(argument, value, "the path of a file, not of a folder")
+        raise InvalidArgument(argument, value, "the path of a file, not of a directory")
     return Path(value)
 
 
@@ -283,8 +283,10 @@ def _describe_bad_arguments(
     places = [name for name in parameters if parameters[name].kind is not Parameter.KEYWORD_ONLY]
     if len(given) > len(places):
         rest = next((name for name in known if name not in places and name not in named), "...")
-        unnamed = len(given) - len({*_BOUND} & {*places})
-        return InvalidArgument("arguments", f"{unnamed} without names", "named", f"Write {called}({rest}=...)")
+        bound = len({*_BOUND} & {*places})
+        allowed = f"named after the first {len(places) - bound}" if len(places) > bound else "named"
+        unnamed = ValueSummary(f"{len(given) - bound} without names")
+        return InvalidArgument("arguments", unnamed, allowed, f"Write {called}({rest}=...)")
     absent = [
         name
         for name in known
@@ -322,16 +324,14 @@ def check_keys(
 ) -> dict[str, Any]:
     """Return the table, if all its keys are known and the needed ones are there."""
     prefix = f"{where}." if where else ""
-    owner = f" of {table['name']}" if isinstance(table.get("name"), str) else ""
+    owner = table["name"] if isinstance(table.get("name"), str) else where or "the file"
     for key, value in table.items():
         if key not in list(known):
             shown = "a table" if isinstance(value, Mapping) else value
-            raise InvalidArgument(
-                f"{prefix}{key}", shown, f"one of the keys{owner}: {', '.join(known)}", did_you_mean(key, known)
-            )
+            raise UnknownArgument(f"{prefix}{key}", shown, owner, ", ".join(known), did_you_mean(key, known))
     for key in needed:
         if key not in table:
-            raise BandannaError(f"{prefix}{key} is missing: needed are {', '.join(needed)}")
+            raise BandannaError(f"{prefix}{key} is missing. Required keys: {', '.join(needed)}")
     return dict(table)
 
 
@@ -378,5 +378,5 @@ def read_available_memory() -> int:
 def check_memory(argument: str, value: Any, needed: int, *, of: str) -> None:
     """Refuse an argument whose consequences would not fit into memory, before they are tried."""
     if needed > (room := read_available_memory()):
-        allowed = f"a smaller one: {of} would take {needed / 1e9:,.1f} GB, of which there are {room / 1e9:,.1f}"
-        raise InvalidArgument(argument, value, allowed)
+        hint = f"It needs {needed / 1e9:,.1f} GB of memory for {of}, and there are {room / 1e9:,.1f} GB"
+        raise InvalidArgument(argument, value, "smaller", hint)

@@ -51,7 +51,7 @@ def test_records_of_users_are_what_their_features_are() -> None:
     assert mapped.act(FRAME[:1]) == plain.act(USERS(FRAME)[0])
     assert mapped.act(FRAME.iloc[1]) == plain.act(USERS(FRAME)[1])
     assert mapped.act_many(FRAME) == plain.act_many(USERS(FRAME))
-    with pytest.raises(InvalidStatistic, match=r"3 records .*one, of the user"):
+    with pytest.raises(InvalidStatistic, match="the record of one user, got 3"):
         mapped.act(FRAME)
     assert mapped.decisions == 6
 
@@ -79,9 +79,9 @@ def test_a_map_that_does_not_fit_is_refused() -> None:
         with_arms(USERS)
     with pytest.raises(InvalidArgument, match=r"without Intercept\(\)"):
         with_users(ARMS)
-    with pytest.raises(InvalidArgument, match="a map to 2 features"):
+    with pytest.raises(InvalidArgument, match="got a map to 2"):
         with_arms(Map(Range(price=(0, 1)), Intercept()))
-    with pytest.raises(InvalidArgument, match=r"a map: bd\.features\.Map"):
+    with pytest.raises(InvalidArgument, match=r"a map, as"):
         with_arms({"price": (0, 1)})  # type: ignore[arg-type]
 
 

@@ -177,7 +177,7 @@ def test_arms_without_features_have_names() -> None:
     assert {agent.act().arm for _ in range(3)} == {"a", "b", "c"}
     assert Agent(policy=bd.policies.UCB1(n_arms=3, horizon=50)).act().arm == 0
     for wrong in (["a", "b"], ["a", "a", "b"], "abcd"):
-        with pytest.raises(InvalidArgument, match="3 names"):
+        with pytest.raises(InvalidArgument, match="3 different names"):
             Agent(policy=bd.policies.UCB1(n_arms=3, horizon=50), arms=wrong)
     with pytest.raises(InvalidArgument, match="contexts"):
         agent.act([[1.0], [2.0]])
@@ -273,7 +273,7 @@ def test_what_the_horizon_cuts_short_is_not_announced() -> None:
         (bd.device.Choice(actions=np.array([2]), probabilities=np.ones(1)), "0 to 1"),
         (bd.device.Choice(actions=np.array([0]), probabilities=np.array([2.0])), r"in \(0, 1\]"),
         (bd.device.Choice(actions=np.array([0]), probabilities=np.array([np.nan])), r"in \(0, 1\]"),
-        (bd.device.Choice(actions=np.array([0.0]), probabilities=np.ones(1)), "whole numbers"),
+        (bd.device.Choice(actions=np.array([0.0]), probabilities=np.ones(1)), "integers"),
     ],
 )
 def test_a_choice_that_is_none_is_refused(choice: Any, told: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -129,7 +129,7 @@ def test_rewards_of_before_the_restart(tmp_path: Path) -> None:
     agent.save(tmp_path / "agent")
     again = Agent.load(tmp_path / "agent")
     assert again.observe(decisions[1].id, 1.0)
-    with pytest.raises(InvalidArgument, match="no reward yet"):
+    with pytest.raises(InvalidArgument, match="without a reward"):
         again.observe(decisions[0].id, 1.0)
     with pytest.raises(BudgetExceeded, match="in batch 0 already"):
         again.act(SETS[0], user="a")
@@ -539,7 +539,7 @@ class Silent(LinUCB):
 
 
 def test_a_state_that_cannot_be_saved_is_refused_at_once() -> None:
-    with pytest.raises(InvalidArgument, match=r"Silent.init must say what it returns, `-> State`"):
+    with pytest.raises(InvalidArgument, match=r"Silent.init is annotated with its state"):
         Agent(policy=Silent(dim=2, horizon=20, batch=5, privacy=bd.none()))
 
 

@@ -53,9 +53,9 @@ def test_numpy_counts_users_too(kind: type[np.integer[Any]]) -> None:
 def test_what_is_no_id(user: Any) -> None:
     """What is no id is refused, and leaves no decision."""
     mine = agent()
-    with pytest.raises(InvalidArgument, match=r"^user = ") as alone:
+    with pytest.raises(InvalidArgument, match=r"^user must be ") as alone:
         mine.act(SETS[0], user=user)
-    with pytest.raises(InvalidArgument, match=r"^users\[1\] = "):
+    with pytest.raises(InvalidArgument, match=r"^users\[1\] must be "):
         mine.act_many(SETS[:2], users=["fine", user])
     assert len(str(alone.value)) < 200
     assert mine.decisions == 0
@@ -69,7 +69,7 @@ def test_what_is_no_id(user: Any) -> None:
 )
 def test_what_is_no_list_of_users(users: Any) -> None:
     mine = agent()
-    with pytest.raises(InvalidArgument, match=r"^users = ") as refused:
+    with pytest.raises(InvalidArgument, match=r"^users must be ") as refused:
         mine.act_many(SETS[:2], users=users)
     assert "one for each set of arms" in str(refused.value)
     assert mine.decisions == 0

@@ -77,11 +77,11 @@ def test_a_start_comes_first(tmp_path: Path) -> None:
     """An agent that has decided, or was saved, refuses a start."""
     agent = bd.Agent(policy=policy(TRUSTS[0]), arms=ARMS)
     agent.act([1.0])
-    with pytest.raises(BandannaError, match="comes first"):
+    with pytest.raises(BandannaError, match="before the first decision"):
         agent.warm_start(log_of(50))
     saved = bd.Agent(policy=policy(TRUSTS[1]), arms=ARMS)
     saved.save(tmp_path / "agent")
-    with pytest.raises(BandannaError, match="comes first"):
+    with pytest.raises(BandannaError, match="before the first decision"):
         saved.warm_start(log_of(50))
     begun = bd.Agent(policy=policy(TRUSTS[1]), arms=ARMS)
     begun.warm_start(log_of(50))

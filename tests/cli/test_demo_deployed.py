@@ -85,6 +85,6 @@ def test_one_file_for_all_roles_is_refused_before_any_is_started(tmp_path: Path)
     policy = "dim = 2\nhorizon = 60\nepsilon = 5.0\ndelta = 1e-3\nbatch = 20\n"
     (tmp_path / "t.toml").write_text(f'title = "t"\nalgorithm = "LinTS-LDP"\n[policy]\n{policy}')
     command("task", "create", str(tmp_path / "t.toml"), "--no-forecast")
-    with pytest.raises(InvalidArgument, match="files are each role's own"):
+    with pytest.raises(InvalidArgument, match="SQLite files lie beside"):
         command("serve", "all", "--task", str(tmp_path / "t"), "--db", str(tmp_path / "x.db"))
     assert not list(tmp_path.glob("**/*.log"))

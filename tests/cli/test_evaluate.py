@@ -131,9 +131,9 @@ def test_a_save_brings_its_map_and_its_arms(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (["--target", "arm:bleu"], "did you mean 'arm:blue'"),
+        (["--target", "arm:bleu"], "Did you mean 'arm:blue'"),
         (["--target", "no-such-file"], "or a saved agent"),
-        (["--target", "arm:blue", "--reward", "clicks"], "column 2 has a similar name"),
+        (["--target", "arm:blue", "--reward", "clicks"], "olumn 2 has a similar name"),
         (["--target", "arm:blue", "--method", "dr"], "one of 'snips', 'ips'"),
         (["--target", "arm:blue", "--trust", "nobody"], "--trust"),
         (["--target", "arm:blue", "--range", "0"], "LOW,HIGH"),

@@ -28,20 +28,20 @@ GOOD = {"--dim": "5", "--epsilon": "1", "--delta": "1e-5", "--batch": "20"}
 @pytest.mark.parametrize(
     ("option", "value", "words"),
     [
-        ("--dim", "0", ("--dim = 0", "whole number >= 1")),
-        ("--epsilon", "0", ("epsilon = 0.0", "> 0")),
-        ("--epsilon", "-1", ("epsilon = -1.0", "> 0")),
-        ("--epsilon", "nan", ("epsilon = nan", "> 0")),
-        ("--epsilon", "inf", ("epsilon = inf", "finite")),
-        ("--delta", "1", ("delta = 1.0", "[0, 1)")),
-        ("--delta", "-0.1", ("delta = -0.1", "[0, 1)")),
-        ("--delta", "0", ("delta = 0.0", "never pure")),
-        ("--batch", "1", ("batch = 1", ">= 2")),
-        ("--participations", "0", ("participations = 0", ">= 1")),
-        ("--horizon", "-2", ("horizon = -2", ">= 1")),
+        ("--dim", "0", ("--dim must be ", "got 0", "whole number >= 1")),
+        ("--epsilon", "0", ("epsilon must be ", "got 0.0", "> 0")),
+        ("--epsilon", "-1", ("epsilon must be ", "got -1.0", "> 0")),
+        ("--epsilon", "nan", ("epsilon must be ", "got nan", "> 0")),
+        ("--epsilon", "inf", ("epsilon must be ", "got inf", "finite")),
+        ("--delta", "1", ("delta must be ", "got 1.0", "[0, 1)")),
+        ("--delta", "-0.1", ("delta must be ", "got -0.1", "[0, 1)")),
+        ("--delta", "0", ("delta must be ", "got 0.0", "never pure")),
+        ("--batch", "1", ("batch must be ", "got 1", ">= 2")),
+        ("--participations", "0", ("participations must be ", "got 0", ">= 1")),
+        ("--horizon", "-2", ("horizon must be ", "got -2", ">= 1")),
         ("--mechanism", "forest", ("'forest'", "'blt', 'tree'")),
-        ("--calibration", "loose", ("calibration = 'loose'", "'tight', 'paper'")),
-        ("--std", "8", ("--std = 8.0", "without --epsilon")),
+        ("--calibration", "loose", ("calibration must be ", "got 'loose'", "'tight', 'paper'")),
+        ("--std", "8", ("--std must be left out with --epsilon", "got 8.0")),
     ],
 )
 def test_bad_input_is_one_clear_line(
@@ -138,5 +138,5 @@ def test_a_real_process_ends_the_same_way() -> None:
     done = subprocess.run([*command, "--dim", "5", "--epsilon", "-1", "--batch", "20"], capture_output=True, text=True)
     assert done.returncode == 2
     assert done.stdout == ""
-    assert done.stderr.startswith("error: --epsilon = -1.0")
+    assert done.stderr.startswith("error: --epsilon must be a number > 0 (inf for no privacy), got -1.0")
     assert done.stderr.count("\n") == 1

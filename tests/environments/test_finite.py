@@ -101,7 +101,7 @@ def test_contexts_as_published_leave_the_unit_ball() -> None:
 
 @pytest.mark.parametrize("reward", ["Bernoulli", Bernoulli, None, 1.0])
 def test_what_is_no_law_of_rewards_is_refused_by_name(reward: Any) -> None:
-    with pytest.raises(InvalidArgument, match=r"reward must be a law of rewards: Bernoulli\(\)"):
+    with pytest.raises(InvalidArgument, match=r"reward must be Bernoulli\(\), "):
         FiniteArms(means=(0.5, 0.6), reward=reward)
 
 

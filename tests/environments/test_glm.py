@@ -69,7 +69,7 @@ def test_rewards_stay_in_their_range_and_have_their_mean(link: Binomial | Trunca
 def test_an_instance_ends() -> None:
     """Rounds beyond the published ones would be invented."""
     world = PublishedGLM(rounds=10).begin(Streams([0]))
-    with pytest.raises(InvalidArgument, match="10 rounds"):
+    with pytest.raises(InvalidArgument, match="at most 10"):
         world.contexts(5, 6)
     with pytest.raises(InvalidArgument, match="link"):
         GeneralisedLinear(dim=2, n_arms=3, link="tobit")

@@ -109,9 +109,9 @@ def test_values_are_values() -> None:
     ("theta", "message"),
     [
         ([0.5, math.nan], r"theta\[1\] = a float that is not finite"),
-        ([1.0, 1.0], r"norm of theta = 1.41"),
-        ([[0.5, 0.5]], "theta: shape"),
-        ([0.5], "theta: shape"),
+        ([1.0, 1.0], r"norm of theta must be at most 1, got 1.41"),
+        ([[0.5, 0.5]], "shape of theta"),
+        ([0.5], "shape of theta"),
         ("north", "theta"),
     ],
 )
@@ -141,7 +141,7 @@ def test_one_client_per_round() -> None:
 
 def test_one_client_per_round_needs_as_many_users() -> None:
     people = Population(arms=ARMS, theta=THETA, size=199)
-    with pytest.raises(InvalidArgument, match=r"population.size = 199 .* at least 200 users"):
+    with pytest.raises(InvalidArgument, match=r"population.size must be at least 200, .* got 199"):
         simulate(LinUCB(dim=3, horizon=200, privacy=none()), OneClientPerRound(population=people))
     env = OneClientPerRound(population=dataclasses.replace(people, size=200))
     assert simulate(LinUCB(dim=3, horizon=200, privacy=none()), env).horizon == 200

@@ -175,7 +175,7 @@ def test_studies_over_a_cluster(threads: Any, tmp_path: Path) -> None:
 def test_an_absent_scheduler_is_named_in_seconds(tmp_path: Path) -> None:
     began = time.monotonic()
     tasks: dict[int, dict[str, Any]] = {0: {}}
-    with pytest.raises(BandannaError, match=r"no Dask scheduler .* tcp://127\.0\.0\.1:9: start `dask scheduler`"):
+    with pytest.raises(BandannaError, match=r"no Dask scheduler .* tcp://127\.0\.0\.1:9. Start `dask scheduler`"):
         list(executors.DaskExecutor(jobs=1, scheduler="tcp://127.0.0.1:9").call_all(os.getpid, tasks))
     assert time.monotonic() - began < 300
     with pytest.raises(BandannaError, match="no Dask scheduler"):
@@ -301,11 +301,11 @@ def test_workers_that_could_give_other_numbers_are_refused(monkeypatch: pytest.M
 
 def test_bad_choices_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A misspelt executor, an address without Dask, or a missing extra is found out only later, or not named."""
-    with pytest.raises(InvalidArgument, match=r"executor = 'dusk' .* 'processes', 'dask'"):
+    with pytest.raises(InvalidArgument, match=r"executor must be one of 'processes', 'dask', got 'dusk'"):
         executors.choose_executor("dusk", jobs=1)
-    with pytest.raises(InvalidArgument, match=r"scheduler = 'tcp://x:1' .* executor .dask."):
+    with pytest.raises(InvalidArgument, match='scheduler must be None unless executor="dask"'):
         executors.choose_executor("processes", jobs=1, scheduler="tcp://x:1")
-    with pytest.raises(InvalidArgument, match="scheduler = 3"):
+    with pytest.raises(InvalidArgument, match="scheduler must be an address"):
         executors.choose_executor("dask", jobs=1, scheduler=3)  # type: ignore[arg-type]
 
     def absent(name: str) -> None:

@@ -210,8 +210,8 @@ def test_figures_stand_at_the_true_epsilon() -> None:
     ("named", "words"),
     [
         ({"epsilons": (0.0,)}, "epsilon"),
-        ({"trusts": ("centrl",)}, "did you mean 'central'"),
-        ({"algorithms": ("LinTs",)}, "did you mean 'LinTS'"),
+        ({"trusts": ("centrl",)}, "Did you mean 'central'"),
+        ({"algorithms": ("LinTs",)}, "Did you mean 'LinTS'"),
         ({"seeds": 0}, "seeds"),
         ({"horizon": 401}, "at most 400"),
         ({"delta": 2.0}, "delta"),
@@ -299,8 +299,8 @@ def test_the_command_on_own_files(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     for words, told in (
         (own, "which columns"),
-        ([*own, *columns, "--path", "x"], "--path belongs to"),
-        (["study", "actg175", "--arm", "arm"], "--arm belongs to"),
+        ([*own, *columns, "--path", "x"], "--path is for"),
+        (["study", "actg175", "--arm", "arm"], "--arm is for files"),
         (["study", str(tmp_path / "own.csv"), "--features", str(tmp_path / "own.csv")], "TOML"),
     ):
         done = CliRunner().invoke(app, words)

@@ -106,7 +106,7 @@ def test_a_directory_belongs_to_one_experiment(tmp_path: Path) -> None:
     small = {**GOOD, "algorithm": [{"name": "LinUCB"}], "seeds": 1}
     first = runner.run_sweep(Experiment.from_dict(small), tmp_path)
     before = identity(tmp_path)
-    with pytest.raises(BandannaError, match="holds results already: continue with --resume, or choose another --out"):
+    with pytest.raises(BandannaError, match=r"holds results already. Continue with --resume, or choose another --out"):
         runner.run_sweep(Experiment.from_dict(small), tmp_path)
     for change, words in (
         ({"horizon": 200}, r"horizon \(was 300, is 200\)"),
@@ -128,7 +128,7 @@ def test_a_run_without_results_is_no_results(tmp_path: Path) -> None:
     first = runner.run_sweep(small, tmp_path)
     for file in tmp_path.glob("blocks/*.csv"):
         file.unlink()
-    with pytest.raises(BandannaError, match="holds a run without results so far: continue with --resume, or choose"):
+    with pytest.raises(BandannaError, match=r"holds a run without results so far. Continue with --resume, or choose"):
         runner.run_sweep(small, tmp_path)
     assert timeless(runner.run_sweep(small, tmp_path, resume=True)) == timeless(first)
 
@@ -148,11 +148,11 @@ def test_a_damaged_block_is_computed_again(tmp_path: Path) -> None:
 
 def test_bad_places_and_numbers_are_refused(tmp_path: Path) -> None:
     experiment = Experiment.from_dict(GOOD)
-    with pytest.raises(InvalidArgument, match="jobs = 0"):
+    with pytest.raises(InvalidArgument, match="jobs must be a whole number >= 1, got 0"):
         runner.run_sweep(experiment, tmp_path / "out", jobs=0)
     assert not (tmp_path / "out").exists()
     (tmp_path / "file").write_text("mine")
-    with pytest.raises(BandannaError, match="cannot be made"):
+    with pytest.raises(BandannaError, match="cannot be created"):
         runner.run_sweep(experiment, tmp_path / "file")
 
 

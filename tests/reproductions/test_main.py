@@ -102,7 +102,7 @@ def test_what_is_not_there_is_named() -> None:
 def test_an_option_that_a_figure_does_not_have_is_refused(arguments: tuple[str, ...], tmp_path: Path) -> None:
     done = CliRunner().invoke(app, [*arguments, "--out", str(tmp_path / "figures")])
     assert isinstance(done.exception, InvalidArgument)
-    assert str(done.exception).startswith(f"{arguments[2]} = ")
+    assert str(done.exception).startswith(f"{arguments[2]} must be left out")
     assert f"{arguments[1]} takes --" in str(done.exception)
     assert not list(tmp_path.iterdir())
 
@@ -140,8 +140,8 @@ def test_without_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 def test_misspelt_names() -> None:
     """A misspelt paper or figure is not answered with the nearest."""
     near = [CliRunner().invoke(app, [*words]).exception for words in (("00", "fig1"), ("000", "fgi1"))]
-    assert "did you mean '000'?" in str(near[0])
-    assert "did you mean 'fig1'?" in str(near[1])
+    assert "Did you mean '000'?" in str(near[0])
+    assert "Did you mean 'fig1'?" in str(near[1])
 
 
 def test_what_there_is_is_listed() -> None:

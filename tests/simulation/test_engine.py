@@ -110,21 +110,21 @@ def test_a_shorter_last_batch_is_not_released() -> None:
 
 @pytest.mark.parametrize("env", [None, "LinearContextual", bd.none(), LinearContextual])
 def test_what_is_no_environment_is_refused(env: Any) -> None:
-    with pytest.raises(InvalidArgument, match=r"env must be an Environment"):
+    with pytest.raises(InvalidArgument, match=r"env must be an environment"):
         simulate(LinUCB(dim=2, horizon=10, batch=5, privacy=bd.none()), env)
 
 
 def test_a_class_is_no_policy() -> None:
     world = bd.environments.LinearContextual(dim=3, n_arms=4)
-    called = r"policy must be a Policy: .*; a class is none: LinTS\(...\) makes one$"
+    called = r"policy must be a policy .*, got the class LinTS. Call it: LinTS\(...\)$"
     for act in (lambda: bd.simulate(bd.LinTS, world), lambda: bd.Agent(policy=bd.LinTS)):  # type: ignore[arg-type]
         with pytest.raises(InvalidArgument, match=called):
             act()
-    with pytest.raises(InvalidArgument, match=r"env = 'the class FiniteArms' .* FiniteArms\(...\) makes one$"):
+    with pytest.raises(InvalidArgument, match=r"got the class FiniteArms. Call it: FiniteArms\(...\)$"):
         bd.simulate(bd.LinTS(dim=3, horizon=10, privacy=bd.none()), bd.environments.FiniteArms)  # type: ignore[arg-type]
-    with pytest.raises(InvalidArgument, match=r"policy = 'the class int' .* a class is none$"):
+    with pytest.raises(InvalidArgument, match=r"policy must be a policy .*, got the class int$"):
         bd.simulate(int, world)  # type: ignore[arg-type]
-    with pytest.raises(InvalidArgument, match=r"policy must be a Policy.*, got 'str'"):
+    with pytest.raises(InvalidArgument, match=r"policy must be a policy .*, got a str"):
         bd.simulate("LinTS", world)  # type: ignore[arg-type]
 
 

@@ -223,7 +223,7 @@ def test_worlds_that_do_not_fit() -> None:
         UCBEpisodes(n_arms=3, horizon=10, privacy=none()),
         GOPE(dim=3, horizon=10, privacy=none()),
     ):
-        with pytest.raises(InvalidArgument, match="arms that stay"):
+        with pytest.raises(InvalidArgument, match="whose arms stay"):
             simulate(policy, fresh)
     with pytest.raises(InvalidArgument, match="n_arms"):
         simulate(UCB1(n_arms=2, horizon=10), FEW)

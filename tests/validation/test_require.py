@@ -52,7 +52,7 @@ def test_what_is_no_number_is_refused(check: Callable[[str, Any], Any], value: A
         check("size", value)
     assert caught.value.argument == "size"
     assert caught.value.value is value
-    assert str(caught.value).startswith("size = ")
+    assert str(caught.value).startswith("size must be ")
     assert not isinstance(caught.value, InvalidBudget)
 
 
@@ -179,7 +179,7 @@ def test_words() -> None:
 )
 def test_what_is_no_path(value: Any) -> None:
     """A path that names no file ends in a foreign exception."""
-    with pytest.raises(InvalidArgument, match=r"^path = "):
+    with pytest.raises(InvalidArgument, match=r"^path must be "):
         validation.path("path", value)
     assert validation.path("path", "a/b") == validation.path("path", Path("a/b")) == Path("a/b")
     assert validation.path("out", ".", folder=True) == Path(".")

@@ -24,7 +24,7 @@ KEYS = ("epsilon", "delta", "horizon", "batch", "dim", "width", "alpha")
     ],
 )
 def test_the_nearest_word_is_asked_for(word: str, meant: str) -> None:
-    assert did_you_mean(word, KEYS) == f"did you mean {meant!r}? "
+    assert did_you_mean(word, KEYS) == f"Did you mean {meant!r}?"
 
 
 @pytest.mark.parametrize("word", ["rho", "x", "", "participations", None, 3, ["delta"], "delta" * 10**6])
@@ -33,6 +33,6 @@ def test_what_is_not_near_is_not_asked_for(word: Any) -> None:
 
 
 def test_a_slip_in_an_algorithm_keeps_its_trust_model() -> None:
-    assert did_you_mean("LinUCB-SPD", ALGORITHMS) == "did you mean 'LinUCB-SDP-Amp'? "
-    assert did_you_mean("linucb-jpd", ALGORITHMS) == "did you mean 'LinUCB-JDP'? "
-    assert did_you_mean("AdaC-UBC", ALGORITHMS) == "did you mean 'AdaC-UCB'? "
+    assert did_you_mean("LinUCB-SPD", ALGORITHMS) == "Did you mean 'LinUCB-SDP-Amp'?"
+    assert did_you_mean("linucb-jpd", ALGORITHMS) == "Did you mean 'LinUCB-JDP'?"
+    assert did_you_mean("AdaC-UBC", ALGORITHMS) == "Did you mean 'AdaC-UCB'?"

@@ -41,7 +41,14 @@ from bandanna.agent.runner import AgentRunner
 from bandanna.data.features.columns import Report
 from bandanna.data.features.map import Map
 from bandanna.device.arm_sets import ArmSets, Contexts
-from bandanna.errors import BandannaError, InvalidArgument, LateRewardWarning, SlowReleaseWarning
+from bandanna.errors import (
+    BandannaError,
+    InvalidArgument,
+    InvalidStatistic,
+    LateRewardWarning,
+    SlowReleaseWarning,
+    ValueSummary,
+)
 from bandanna.policies.base import AssignedArms, Policy
 from bandanna.policies.registry import make_encoding, make_save_format
 from bandanna.privacy.guarantee import Guarantee
@@ -121,9 +128,9 @@ class Agent:
         test: bool = False,
         seed: int | None = None,
     ) -> None:
-        validation.instance("policy", policy, Policy, "a Policy: bd.LinUCB(...), bd.make(...), your own")
+        validation.instance("policy", policy, Policy, "a policy such as bd.LinTS(...) or bd.make(...)")
         if validation.boolean("test", test) != (seed is not None):
-            raise InvalidArgument("seed", seed, "a whole number with test=True, None without: noise is secure")
+            raise InvalidArgument("seed", seed, "an integer with test=True and None otherwise")
         seed = None if seed is None else validation.integer("seed", seed, least=0, most=validation.SEED_LIMIT)
         validation.one_of("release", release, ("now", "background", "manual"))
         records = None if features is None else RecordMapper(features, policy)
@@ -141,15 +148,15 @@ class Agent:
         self._background = BackgroundWorker(self._release_closed) if release == "background" else None
         if release == "now" and self.release_seconds > _SLOW:
             warnings.warn(
-                f"a release takes about {self.release_seconds:.2g} seconds, during which nobody is answered: fewer "
-                'features, smaller batches, or release="background" make it shorter',
+                f"a release takes about {self.release_seconds:.2g} seconds, and no call is answered meanwhile. Use "
+                'release="background", smaller batches or fewer features',
                 SlowReleaseWarning,
                 stacklevel=3,
             )
 
     def _check_process(self) -> None:
         if os.getpid() != self._pid:  # where a lock may be held by a thread that does not exist
-            raise BandannaError("an agent lives in the process that made it: load a save in this one instead")
+            raise BandannaError("an agent works only in the process that made it. Use bd.Agent.load(path) in this one")
 
     # Decide
 
@@ -229,7 +236,9 @@ class Agent:
             return None
         person = hash_user(self._runner.secret, user, name)
         if self.clients_wanted:
-            raise InvalidArgument("user", "an id", "none: one action is for everybody, and recruit(user) names clients")
+            raise InvalidArgument(
+                "user", ValueSummary("an id"), "None for this policy", "Its clients are named by recruit(user)"
+            )
         return person
 
     def recommend(self, contexts: Contexts | None = None, *, explore: bool = False) -> Any:
@@ -333,7 +342,9 @@ class Agent:
         ]
         given = validation.list_entries("rewards", rewards, f"a list or an array of {len(ids)}, one for each decision")
         if len(given) != len(ids):
-            raise InvalidArgument("rewards", f"{len(given)} rewards", f"{len(ids)}, one for each decision")
+            raise InvalidStatistic(
+                "rewards", ValueSummary(f"{len(given)}"), f"{len(ids)} numbers, one for each decision"
+            )
         numbers = [to_reward(reward, f"rewards[{place}]") for place, reward in enumerate(given)]
         kept = self._answer_many(ids, numbers)
         if not all(kept):
@@ -417,11 +428,11 @@ class Agent:
         """
         runner = self._runner
         if runner.made or runner.progress.closed or self._saved:
-            raise BandannaError("a warm start comes first: this agent has made decisions, or was saved")
+            raise BandannaError("warm_start must come before the first decision and the first save of an agent")
         if getattr(self.policy, "start", None) is not None:
-            raise BandannaError("this agent has its start: to draw another one is to spend the log's budget again")
+            raise BandannaError("this agent has a warm start already. Another one would spend the log's budget again")
         if not hasattr(log, "start"):
-            raise InvalidArgument("log", type(log).__name__, "a bd.Log: bd.Log.from_frame(...)")
+            raise InvalidArgument("log", ValueSummary.of(log), "a bd.Log, as bd.Log.from_frame(...) returns")
         start = log.start(self.policy, privacy=privacy, arms=self.arms, seed=runner.seed, ledger=ledger)
         begun = runner.with_policy(replace(self.policy, start=start))  # type: ignore[type-var]
         begun.open_ledger(new_journals(begun, self.features, self._encoding))
@@ -472,7 +483,7 @@ class Agent:
             It goes on where the save and the journal end.
         """
         if policy is not None and not (isinstance(policy, type) and issubclass(policy, Policy)):
-            raise InvalidArgument("policy", policy, "the class of a Policy")
+            raise InvalidArgument("policy", policy, "a subclass of bd.Policy")
         file, saves = validation.path("path", path), make_save_format(*(() if policy is None else (policy,)))
         content = read_save(file, saves, policy)
         with saves.errors_of(file):
@@ -592,6 +603,6 @@ class Agent:
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         """Refuse to be pickled or copied: two agents would spend one budget twice."""
         raise BandannaError(
-            "an agent is not pickled or copied, because both would spend its budget: use agent.save(path), and "
-            "bd.Agent.load(path) where it goes on"
+            "an agent cannot be pickled or copied, because both copies would spend its budget: use agent.save(path) "
+            "and bd.Agent.load(path)"
         )

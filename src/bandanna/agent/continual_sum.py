@@ -82,7 +82,7 @@ def calibrate_counter(privacy: Privacy, domain: Domain, horizon: int) -> StreamP
 def _check_trust_model(privacy: Privacy) -> None:
     """Refuse shuffle models that have no counter: shuffled Gaussians, and users who return."""
     if privacy.participations != 1:
-        raise InvalidArgument("participations", privacy.participations, "1: a counter meets every user once")
+        raise InvalidArgument("participations", privacy.participations, "1 for a counter")
     if privacy.model == "shuffle" and (privacy.protocol, privacy.calibration) != ("binomial", "tight"):
         given = (privacy.protocol, privacy.calibration)
         raise InvalidArgument("protocol, calibration", given, '("binomial", "tight") for a counter')
@@ -108,15 +108,17 @@ class CounterUsers:
     def admit(self, user: Any, users: int) -> str | None:
         """Count an update by this user and return the hash, or refuse the user and count nothing."""
         if users and (user is None) == bool(self.order):
-            given = "named" if self.order else "not named"
-            raise InvalidArgument("user", "None" if user is None else "a user", f"as before: users are {given}")
+            given = "an id" if self.order else "None"
+            raise InvalidArgument(
+                "user", None if user is None else ValueSummary("an id"), f"{given}, as in earlier updates"
+            )
         if user is None:
             return None
         person = hash_user(self._secret, user, "user")
         if self._counts[person] >= self._participations:
             raise BudgetExceeded(
-                f"user has been counted {self._counts[person]} times; allowed are at most {self._participations} for "
-                "each user; nothing was counted"
+                f"user has been counted {self._counts[person]} times, the maximum "
+                f"(participations={self._participations}). Nothing was counted"
             )
         self.order.append(person)
         self._counts[person] += 1
@@ -254,8 +256,8 @@ def get_generator(source: NoiseSource | None) -> np.random.PCG64 | None:
         return None
     made = source._rng.bit_generator if type(source) is FastNoise else None
     if not isinstance(made, np.random.PCG64):
-        given = type(source).__name__
-        raise InvalidArgument("source", given, "SecureNoise(), or FastNoise(np.random.default_rng(seed)), to be saved")
+        allowed = "SecureNoise() or FastNoise(np.random.default_rng(seed)) in a counter that is saved"
+        raise InvalidArgument("source", ValueSummary.of(source), allowed)
     return made
 
 
@@ -346,7 +348,7 @@ class ValueShape:
         """Return the value of a single user as a statistic of one row, (1, dim); refuse it outside of the domain."""
         array = self._numbers("value", value)
         if array.shape != self.shape:
-            raise InvalidStatistic("value", array, f"shape {self.shape}: {self.allowed}")
+            raise InvalidStatistic("value", array, f"{self.allowed}, of shape {self.shape}")
         return self._inside("value", array[None], alone=True)
 
     def streams(self, values: ArrayLike) -> Statistic:
@@ -356,7 +358,9 @@ class ValueShape:
         if array.ndim <= end or array.shape[array.ndim - end :] != self.shape or array.shape[-end - 1] < 1:
             shape = ", ".join(("...", "users", *map(str, self.shape)))
             given = array
-            raise InvalidStatistic("values", given, f"shape ({shape}), at least one user, each with {self.allowed}")
+            raise InvalidStatistic(
+                "values", given, f"an array of shape ({shape}) with at least one user, each with {self.allowed}"
+            )
         return self._inside("values", array, alone=False)
 
     def to_value_shape(self, rows: Floats) -> Any:
@@ -459,12 +463,12 @@ class ContinualSum:
     def __post_init__(self) -> None:
         self.horizon = validation.integer("horizon", self.horizon)
         if not isinstance(self.privacy, Privacy):
-            raise InvalidArgument("privacy", self.privacy, "bd.none(), central(), local(), shuffle() or concurrent()")
+            raise InvalidArgument("privacy", self.privacy, "bd.none(), bd.central(...), bd.local(...), ...")
         if not isinstance(self.values, Domain):
             raise InvalidArgument(
                 "values",
                 self.values,
-                "bd.device.Bits(), a bd.device.Box, a bd.device.Ball or a bd.device.SymmetricMatrix",
+                "a bd.device.Bits, Box, Ball or SymmetricMatrix",
             )
         self.privacy.warn_if_delta_exceeds(self.horizon)
         nothing = np.zeros(self.values.dim)
@@ -555,7 +559,9 @@ class ContinualSum:
     def _exclusive_process(self) -> Iterator[None]:
         """Enter in one thread at a time, in the counter's process, after an interrupted call is settled."""
         if os.getpid() != self._pid:  # where the lock may be held by a thread that does not exist
-            raise BandannaError("a counter lives in the process that made it: load or begin another one in this one")
+            raise BandannaError(
+                "a counter works only in the process that made it. Use ContinualSum.load(path) in this one"
+            )
         with self._alone:
             self._settle()
             yield
@@ -563,7 +569,7 @@ class ContinualSum:
     def _update(self, value: ArrayLike, user: str | int | None) -> Any:
         source, before = check_noise_source(self.source), self._counter_state
         if before.users >= self.horizon:
-            raise InvalidArgument("updates", before.users + 1, f"at most the horizon {self.horizon}")
+            raise InvalidArgument("updates", before.users + 1, f"at most {self.horizon}, the horizon")
         statistic = self._kind.one(value)
         self._settled = False
         person = self._people.admit(user, before.users)
@@ -671,7 +677,7 @@ class ContinualSum:
         check_path(path, source)
         statistic = self._kind.streams(values)
         if statistic.values.shape[-2] > self.horizon:
-            raise InvalidArgument("users", statistic.values.shape[-2], f"at most the horizon {self.horizon}")
+            raise InvalidArgument("users", statistic.values.shape[-2], f"at most {self.horizon}, the horizon")
         if isinstance(self.protocol, StreamProtocol):
             return np.asarray(self._kind.to_value_shape(self.protocol.prefixes(statistic, source, path=path)))
         messages = self.protocol.device.message(statistic, source)[..., None, :]  # each user alone: nothing to shorten

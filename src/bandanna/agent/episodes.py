@@ -107,7 +107,8 @@ class OpenSlots:
         if slot is None or slot.session != session:
             return None
         if slot.reward is not None:
-            raise InvalidArgument(name, f"decision {number}", "one that has no reward yet; the first one stands")
+            allowed, hint = "a decision without a reward", "The first reward is kept"
+            raise InvalidArgument(name, ValueSummary(f"decision {number}, which has one"), allowed, hint)
         return slot
 
     def features(self, batch: EpisodeSpan, until: int) -> list[Floats]:
@@ -249,9 +250,8 @@ class EpisodeClients:
             return False
         client = self._clients[place]
         if round_ in client.rounds:
-            raise InvalidArgument(
-                "decision id", f"round {round_}", "one without this client's reward; the first stands"
-            )
+            given, hint = ValueSummary(f"round {round_}, which has one"), "The first reward is kept"
+            raise InvalidArgument("decision id", given, "a round without a reward of this client", hint)
         client.rounds.add(round_)
         client.sums[arm] += reward
         client.counts[arm] += 1
@@ -344,16 +344,15 @@ def validate_choice(policy: Policy[Any], choice: Any, contexts: Floats) -> list[
     ):
         return [one]
     if not isinstance(choice, Choice):
-        raise InvalidArgument(_act_name(policy), type(choice).__name__, "a Choice: actions and their probabilities")
+        raise InvalidArgument(_act_name(policy), ValueSummary.of(choice), "a Choice of actions and probabilities")
     users, arms = contexts.shape[0], contexts.shape[1]
     actions = np.asarray(choice.actions)
     if actions.shape != (users,) or actions.dtype.kind not in "iu":
-        given = f"{actions.dtype} {actions.shape}"
-        raise InvalidArgument(f"{_act_name(policy)}: actions", given, f"{users} whole numbers")
+        raise InvalidArgument(f"{_act_name(policy)}: actions", ValueSummary.of(actions), f"{users} integers")
     chosen: list[int] = actions.tolist()
     if min(chosen) < 0 or max(chosen) >= arms:
         raise InvalidArgument(
-            f"{_act_name(policy)}: actions", ValueSummary("some outside"), f"numbers of arms, 0 to {arms - 1}"
+            f"{_act_name(policy)}: actions", ValueSummary("another number"), f"numbers of arms, 0 to {arms - 1}"
         )
     groups = [-1] * users if choice.groups is None else choice.groups.tolist()
     if isinstance(choice, SampledChoice):  # whose probabilities are computed when somebody looks
@@ -469,7 +468,7 @@ class DecisionIds:
             number, session, mark = found.groups()
             if self._marked(f"decision {number} {session}", mark):
                 return int(number), session
-        raise InvalidStatistic(name, given, "the `id` of a decision of this agent")
+        raise InvalidStatistic(name, given, "a Decision of this agent, or its id")
 
     def issue_client_id(self, episode: int, place: int, session: str) -> str:
         """Return the id of a client of an episode."""
@@ -482,7 +481,7 @@ class DecisionIds:
             episode, place, session = int(found[1]), int(found[2]), found[3]
             if self._marked(f"decision {place} {session} client {episode}", found[4]):
                 return episode, place, session
-        raise InvalidStatistic("client", given, "what recruit() of this agent has given")
+        raise InvalidStatistic("client", given, "an id that recruit() of this agent returned")
 
     def _mark(self, what: str) -> str:
         """Return 64 bits that nobody without the secret can tell from random ones."""

@@ -14,7 +14,7 @@ from bandanna.agent.preflight import calibrations_by_phase, count_features, find
 from bandanna.agent.release import TASK, AgentProgress
 from bandanna.agent.runner import AgentRunner
 from bandanna.data.features.map import Map
-from bandanna.errors import BandannaError, InvalidArgument
+from bandanna.errors import BandannaError, InvalidArgument, ValueSummary
 from bandanna.policies.base import PlayedRounds, Policy, RunningSumPolicy
 from bandanna.policies.registry import columns_from_played, make_save_format
 from bandanna.privacy.stores.journal import ReplicatedJournal, find_journal_path, refuse_journal
@@ -361,9 +361,9 @@ def check_can_be_saved(policy: Policy[Any], state: Any, encoding: Encoding) -> N
         encoding.encode(state)
     except InvalidArgument as fault:
         name, given = type(policy).__name__, fault.value
-        allowed = f"{name}.init must say what it returns, `-> State`, a dataclass of numbers, texts and arrays"
-        hint = f"{allowed} (docs/how-to/write-a-policy.md)"
-        raise InvalidArgument("policy", f"a state with a {given}", hint) from None
+        allowed = f"one whose {name}.init is annotated with its state, a dataclass of numbers, strings and arrays"
+        given = ValueSummary(f"a state with a {given}")
+        raise InvalidArgument("policy", given, allowed, "See docs/how-to/write-a-policy.md") from None
 
 
 def read_save(file: Path, saves: SaveFormat, own: type[Policy[Any]] | None) -> dict[str, Any]:
@@ -372,7 +372,7 @@ def read_save(file: Path, saves: SaveFormat, own: type[Policy[Any]] | None) -> d
         return saves.read(file)
     except BandannaError as error:
         if own is None and "not the name of a known value" in str(error):
-            raise BandannaError(f"{error}: of a policy of one's own load(..., policy=) takes the class") from error
+            raise BandannaError(f"{error}. Pass the class of your own policy: load(path, policy=...)") from error
         raise
 
 
@@ -381,7 +381,7 @@ def arguments_from_save(content: dict[str, Any], own: type[Policy[Any]] | None) 
     check_save(content)
     made, seed = content["policy"], content["seed"]
     if own is not None and not isinstance(made, own):
-        raise InvalidArgument("policy", own.__name__, f"{type(made).__name__}, whose save it is")
+        raise InvalidArgument("policy", ValueSummary(own.__name__), f"{type(made).__name__}, the class that was saved")
     restore_calibrations(made, content["calibrations"])
     arms = check_arms(content["arms"], made)
     return {"policy": made, "arms": arms, "grace": content["grace"], "test": seed is not None, "seed": seed}

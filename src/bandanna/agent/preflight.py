@@ -58,9 +58,10 @@ def fixed_arms(policy: Policy[Any], arms: Any) -> FixedArmSet | None:
             return None
         ids, features = parse_arms(arms, count_features(policy), "arms")
         return FixedArmSet(ids=_normalize_names(ids), features=features)
-    names = range(count) if arms is None else validation.list_entries("arms", arms, f"{count} names")
+    allowed = f"{count} different names, one for each arm of the policy"
+    names = range(count) if arms is None else validation.list_entries("arms", arms, allowed)
     if len(names) != count or len(set(names)) != count:
-        raise InvalidArgument("arms", arms, f"{count} names, all different: one for each arm of the policy")
+        raise InvalidArgument("arms", arms, allowed)
     users = count_features(policy)
     return FixedArmSet(ids=_normalize_names(names), features=np.zeros((count, users)), of_users=users > 0)
 
@@ -75,7 +76,7 @@ def _normalize_names(ids: Sequence[Any]) -> tuple[Any, ...]:
     names = tuple(name.item() if isinstance(name, np.generic) else name for name in ids)
     for place, name in enumerate(names):
         if not isinstance(name, str | int | float | tuple):
-            raise InvalidArgument(f"arms[{place}]", name, "a text or a number")
+            raise InvalidArgument(f"arms[{place}]", name, "a string or a number")
     return names
 
 
@@ -104,12 +105,12 @@ def check_budget_suffices(policy: Policy[Any]) -> None:
     stated = next(policy._iterate_phases()).guarantee if isinstance(policy, RunningSumPolicy) else policy.guarantee
     budget, often = policy.privacy.budget, policy.privacy.participations
     if policy.execution.retained_groups and often > 1:
-        allowed = "1 where a policy keeps rows for later: somebody's reports would be in one sum"
-        raise InvalidArgument("participations", often, allowed)
+        hint = "This policy keeps rows for later sums, in which a user would be twice"
+        raise InvalidArgument("participations", often, "1 for this policy", hint)
     if budget is not None and not _is_within_budget(stated, budget):
         raise BudgetExceeded(
-            f"the policy's noise is not proven to keep {budget} for {policy.privacy.participations} participations: "
-            'use calibration="tight", and batches of one size for returning users'
+            f"the policy's noise is not proven to keep {budget} for {policy.privacy.participations} participations. "
+            'Use calibration="tight", and batches of one size if users return'
         )
 
 
@@ -151,7 +152,7 @@ def to_reward(reward: Any, name: str = "reward") -> float:
         return reward
     if isinstance(reward, bool | np.bool_):
         return float(reward)
-    return validation.finite(name, reward, "a finite number; the slot is still open", error=InvalidStatistic)
+    return validation.finite(name, reward, error=InvalidStatistic)
 
 
 def continue_streams(policy: Policy[Any], events: Iterable[Event]) -> Policy[Any]:
@@ -267,8 +268,8 @@ class ClippingCheck:
         self.told = True
         bounds = "vectors of norm at most 1" if what == "features" else "numbers in [0, 1]"
         warning = ClippingWarning(
-            f"{self._out[what]} of the first {self._seen[what]} {what} are out of range and will be clipped: scale "
-            f"them to {bounds}, by public limits (bd.features.Map does that), or other numbers are learned from"
+            f"{self._out[what]} of the first {self._seen[what]} {what} are out of range and will be clipped. Scale "
+            f"them to {bounds} by public limits, for example with bd.features.Map(...)"
         )
         warnings.warn(warning, stacklevel=stacklevel)
 
@@ -280,10 +281,10 @@ def normalize_users(users: Any, count: int) -> list[Any]:
     """Return one entry for each set of arms: an id, or None."""
     if users is None:
         return [None] * count
-    allowed = f"{count}, one for each set of arms"
-    people = validation.list_entries("users", users, f"a list or an array of {allowed}")
+    allowed = f"a list or an array of {count} ids, one for each set of arms"
+    people = validation.list_entries("users", users, allowed)
     if len(people) != count:
-        raise InvalidStatistic("users", ValueSummary(f"{len(people)} users"), allowed)
+        raise InvalidStatistic("users", ValueSummary(f"{len(people)}"), allowed)
     return people
 
 
@@ -305,8 +306,8 @@ def check_participations(
     present  who is in the first of them; by default the users of its slots
     """
     if participations > 1 and None in users:
-        allowed = f"the user's id: the guarantee covers {participations} participations of each, which must be counted"
-        raise InvalidArgument(names[users.index(None)], None, allowed)
+        hint = f"The guarantee covers {participations} participations of each user, so they must be counted"
+        raise InvalidArgument(names[users.index(None)], None, "the user's id", hint)
     known = {user for user in users if user is not None}
     if not known:
         return
@@ -322,14 +323,15 @@ def check_participations(
             continue  # of an episode that is never released nobody pays
         if counts[user] >= participations:
             raise BudgetExceeded(
-                f"{name} has taken part {counts[user]} times; allowed are at most {participations} for each user, in "
-                f"as many batches; nothing was recorded"
+                f"{name} has taken part {counts[user]} times, the maximum (participations={participations}). Nothing "
+                "was recorded. Use agent.recommend(...) for this user"
             )
         if user in present:
             where = "a batch" if batch is None else f"batch {batch.number}"
-            further = "" if batch is None else f", and the next batch begins after {batch.end - number} more decisions"
+            further = "" if batch is None else f" The next batch begins after {batch.end - number} more decisions."
             raise BudgetExceeded(
-                f"{name} is in {where} already; allowed is one participation in a batch{further}; nothing was recorded"
+                f"{name} is in {where} already, and may be in a batch only once.{further} Nothing was recorded. Use "
+                "agent.recommend(...) for this user"
             )
         present.add(user)
         counts[user] += 1
@@ -357,7 +359,7 @@ class RecordMapper:
         values = self._mapped(record)
         if len(values) != 1:
             raise InvalidStatistic(
-                "contexts", ValueSummary(f"{len(values)} records"), "one, of the user; act_many takes several users"
+                "contexts", ValueSummary(f"{len(values)}"), "the record of one user", "Use act_many for several users"
             )
         return np.asarray(values[0])
 
@@ -386,14 +388,16 @@ class RecordMapper:
 def check_map(features: Any, policy: Policy[Any], name: str = "features") -> None:
     """Refuse a map whose vectors are not what the policy takes."""
     if not isinstance(features, Map):
-        raise InvalidArgument(name, type(features).__name__, "a map: bd.features.Map(...)")
+        raise InvalidArgument(name, ValueSummary.of(features), "a map, as bd.features.Map(...) makes")
     wanted, own = count_features(policy), getattr(policy, "n_arms", None) is not None
     constant = bool(getattr(policy, "intercept", False)) and not own
     if features.intercept != constant and (constant or own):
-        allowed = "with Intercept(): the policy says intercept=True" if constant else "without Intercept(): it is added"
-        raise InvalidArgument(name, f"a map {'with' if features.intercept else 'without'} a constant", allowed)
+        allowed = f"a map {'with' if constant else 'without'} Intercept()"
+        hint = "The policy has intercept=True" if constant else "The policy adds the constant itself"
+        raise InvalidArgument(name, ValueSummary(f"one {'without' if constant else 'with'} it"), allowed, hint)
     if features.dim != wanted:
-        raise InvalidArgument(name, f"a map to {features.dim} features", f"{wanted}, as the policy has")
+        allowed = f"a map to {wanted} features, as many as the policy takes"
+        raise InvalidArgument(name, ValueSummary(f"a map to {features.dim}"), allowed)
 
 
 class ContextReader:
@@ -414,10 +418,10 @@ class ContextReader:
         if fixed is not None and fixed.of_users:
             return repeat_user_features(fixed, contexts)
         if fixed is not None and contexts is not None:
-            raise InvalidStatistic("contexts", contexts, "none: the arms of this agent stay the same")
+            raise InvalidStatistic("contexts", contexts, "left out", "This agent has fixed arms without features")
         if fixed is None and contexts is None:
-            allowed = f"the arms of this user, {self._dim} features each (or arms= of the agent)"
-            raise InvalidArgument("contexts", None, allowed)
+            allowed = f"the arms of this user, each with {self._dim} features"
+            raise InvalidArgument("contexts", None, allowed, "For fixed arms use bd.Agent(policy, arms=...)")
         return parse_arms(contexts, self._dim) if fixed is None else (fixed.ids, fixed.features)
 
     def many(self, contexts: Any) -> ArmSets:
@@ -425,12 +429,12 @@ class ContextReader:
         fixed, records = self.fixed, self.records
         if fixed is None:
             if records is not None:
-                sets = validation.list_entries("contexts", contexts, "a list of sets")
+                sets = validation.list_entries("contexts", contexts, "a list with the arms of each user")
                 contexts = list(map(records.of_arms, sets))
             return parse_arm_sets(contexts, self._dim)
         if not fixed.of_users:
             users = validation.integer("contexts", contexts, most=10**7, error=InvalidStatistic)
             return [(fixed.ids, fixed.features)] * users
         contexts = contexts if records is None else records.of_users(contexts)
-        people = validation.list_entries("contexts", contexts, "the features of every user, an array (users, d)")
+        people = validation.list_entries("contexts", contexts, "an array (users, d) of the features of each user")
         return [repeat_user_features(fixed, one, f"contexts[{i}]") for i, one in enumerate(people)]

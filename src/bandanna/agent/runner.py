@@ -45,7 +45,7 @@ from bandanna.agent.release import (
     ledger_arguments,
 )
 from bandanna.device.arm_sets import ArmSets, FixedArmSet
-from bandanna.errors import BandannaError, HorizonReached, InvalidArgument
+from bandanna.errors import BandannaError, HorizonReached, InvalidArgument, ValueSummary
 from bandanna.policies.base import (
     AssignedArms,
     PlayedRounds,
@@ -58,6 +58,8 @@ from bandanna.policies.registry import columns_from_played
 from bandanna.privacy.ledger import Ledger, find_store_id
 from bandanna.privacy.stores.journal import ReplicatedJournal
 from bandanna.types import Floats
+
+_RECOMMEND = "Nothing was recorded. Use agent.recommend(...) for more users"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -272,7 +274,7 @@ class AgentRunner:
             self._close(self.grace)
         if self.now.batch is None:
             self.settled = True
-            raise HorizonReached("decisions", self.made + 1, f"at most {self.made}: the policy has no more episodes")
+            raise HorizonReached("decisions", self.made + 1, f"at most {self.made}, the policy's last", _RECOMMEND)
         return self.now.batch
 
     def _admit(self, users: Sequence[str | None], names: Sequence[str]) -> None:
@@ -304,11 +306,10 @@ class AgentRunner:
     def _room_for(self, count: int) -> None:
         """Refuse decisions after `close` or beyond the horizon."""
         if self.over:
-            raise BandannaError("the agent is closed: it makes no more decisions; recommend(...) still answers")
+            raise BandannaError("the agent is closed and makes no more decisions. Use agent.recommend(...)")
         horizon, rounds = self.policy.horizon, self.made - self.beside + count
         if horizon is not None and rounds > horizon:
-            allowed = f"at most {horizon}, the policy's horizon; nothing was recorded, and recommend(...) still answers"
-            raise HorizonReached("decisions", rounds, allowed)
+            raise HorizonReached("decisions", rounds, f"at most {horizon}, the policy's horizon", _RECOMMEND)
 
     def _record(self, one: tuple[Sequence[Any], Floats], user: str | None, chosen: ChosenArm) -> Decision:
         """Record one decision: it gets a slot, unless its episode is not known yet."""
@@ -354,7 +355,9 @@ class AgentRunner:
         """Check all rewards, then record them. Return which were kept; `decisions` are numbers and sessions."""
         if len(places := {decision: place for place, decision in enumerate(decisions)}) < len(decisions):
             twice = next(place for place, decision in enumerate(decisions) if places[decision] != place)
-            raise InvalidArgument(names[twice], "a decision that is there twice", "each decision once")
+            raise InvalidArgument(
+                names[twice], ValueSummary("one that is listed twice"), "a decision that is listed once"
+            )
         slots = [
             None if self.over else self.slots.unanswered(*decision, name)
             for decision, name in zip(decisions, names, strict=True)

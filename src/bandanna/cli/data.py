@@ -74,7 +74,7 @@ def evaluate(
     validation.one_of("--method", method, METHODS)
     if page is not None:
         if len(target) > 1:
-            raise InvalidArgument("--page", str(page), "with one target: a page is about one value")
+            raise InvalidArgument("--page", str(page), "left out with several targets")
         check_file("--page", page)
     privacy = _make_privacy(trust, epsilon, delta)
     targets = {
@@ -112,13 +112,18 @@ def _arm_names(targets: Iterable[Any]) -> Any:
 
 def _resolve_context(columns: str, targets: Iterable[Any]) -> Any:
     """Return the named columns, or the feature map of the targets."""
-    from bandanna.errors import InvalidArgument
+    from bandanna.errors import InvalidArgument, ValueSummary
 
     maps = {each.features for each in targets if getattr(each, "features", None) is not None}
     if columns or not maps:
         return [each for each in columns.split(",") if each]
     if len(maps) > 1:
-        raise InvalidArgument("--target", f"{len(maps)} maps of features", "targets with one map: evaluate them apart")
+        raise InvalidArgument(
+            "--target",
+            ValueSummary(f"{len(maps)} maps"),
+            "targets with one map of features",
+            "Evaluate them one by one",
+        )
     return maps.pop()
 
 
@@ -132,7 +137,7 @@ def _make_privacy(trust: str | None, epsilon: float | None, delta: float | None)
         return getattr(privacy_model, chosen)(epsilon=epsilon, delta=_DELTA if delta is None else delta)
     for option, value in (("--trust", trust), ("--delta", delta)):
         if value is not None:
-            raise InvalidArgument("--epsilon", None, f"a budget: {option} {value} without one promises nothing")
+            raise InvalidArgument("--epsilon", None, f"given together with {option}")
     return None
 
 

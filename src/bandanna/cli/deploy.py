@@ -92,7 +92,7 @@ def join(
     folder = check_folder("--out", out)
     task = Task.read(draft)
     if (folder / f"{role}.secret.json").exists():
-        raise BandannaError(f"{folder} has {role}.secret.json already: take another directory, or remove it")
+        raise BandannaError(f"{folder} already holds {role}.secret.json. Choose another directory, or remove the file")
     secrets, said = joined(task, role, operator)
     _print_task(task)  # before anything is written: a draft that does not keep what it promises has no page
     folder.mkdir(parents=True, exist_ok=True)
@@ -115,7 +115,7 @@ def seal(
     from bandanna.storage import files
 
     if out.exists():
-        raise BandannaError(f"{out} is there already: take another name, or remove it")
+        raise BandannaError(f"{out} already exists. Choose another name, or remove the file")
     made = join_all(Task.read(draft), [RoleJoin.read(each) for each in joins])
     files.write_private_file(out, made.document.decode("ascii"))
     typer.echo(f"task {made.id}\nWritten to {out}, which is public. Next, each role's operator:")
@@ -320,19 +320,23 @@ def serve(
     from bandanna import validation
     from bandanna.deployment import processes
     from bandanna.deployment.task.document import Task
-    from bandanna.errors import InvalidArgument
+    from bandanna.errors import InvalidArgument, ValueSummary
 
     validation.one_of("ROLE", role, _ROLES)
     found = Task.read(task)
     folder = task if task.is_dir() else task.parent
     if role == "all":
         if db is not None and not db.startswith(("postgresql://", "postgres://")):
-            raise InvalidArgument("--db", db, "postgresql://...; files are each role's own, beside the task")
+            raise InvalidArgument(
+                "--db", db, "a postgresql:// URL with the role `all`", "SQLite files lie beside the task"
+            )
         if port is not None:
-            raise InvalidArgument("--port", port, "left out with all: the task says where each role is found")
+            raise InvalidArgument("--port", port, "left out with the role `all`", "The task names the ports")
         if inside is not None or peers is not None or host_name or proxy:
             name = "--inside" if inside else "--peers" if peers else "--host-name" if host_name else "--proxy"
-            raise InvalidArgument(name, "an option", "left out with all: give it to each role's own process")
+            raise InvalidArgument(
+                name, ValueSummary("a value"), "left out with the role `all`", "Give it to each role's own process"
+            )
         processes.serve_all(found, folder, database=db, host=host, say=typer.echo)
         return
     processes.serve_role(

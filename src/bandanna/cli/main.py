@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 UsageError: type[Any] = typer.BadParameter.__mro__[1]  # of Typer, which gives it no public name
 
 app = typer.Typer(
-    help="Differentially private bandits in every trust model.",
+    help="Simulate, run and deploy bandits with differential privacy.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -57,7 +57,7 @@ def root(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Differentially private bandits in every trust model."""
+    """Simulate, run and deploy bandits with differential privacy."""
 
 
 @cache
@@ -123,7 +123,7 @@ def _error_words(error: Exception) -> str:
     if isinstance(error, InvalidArgument) and not isinstance(error, UnknownArgument):
         name = _option_of_error(error)
         if error.value is None or (isinstance(error.value, ValueSummary) and error.value == "None"):
-            return _option_spelling(f"{name} is missing: {error.allowed}{error.hint and f'. {error.hint}'}")
+            return _option_spelling(f"{name} is missing. It must be {error.allowed}{error.hint and f'. {error.hint}'}")
         return _option_spelling(f"{name}{str(error).removeprefix(error.argument)}")
     return _option_spelling(str(error))
 

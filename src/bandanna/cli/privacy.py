@@ -70,9 +70,9 @@ def calibrate(
     from bandanna.protocols.comparison import compare_protocols, compare_protocols_at_std
 
     if epsilon is not None and std is not None:
-        raise InvalidArgument("--std", std, "only without --epsilon: the one is computed from the other")
+        raise InvalidArgument("--std", std, "left out with --epsilon", "One is computed from the other")
     if std is not None and calibration != "tight":
-        raise InvalidArgument("--calibration", calibration, "only with --epsilon: --std asks about the noise itself")
+        raise InvalidArgument("--calibration", calibration, "left out with --std")
     domain = LinearReport(features=validation.integer("--dim", dim, most=MOST_FEATURES))
     shared: dict[str, Any] = {"domain": domain, "batch": batch, "participations": participations, "horizon": horizon}
     if epsilon is not None:
@@ -83,7 +83,7 @@ def calibrate(
     elif std is not None:
         rows = compare_protocols_at_std(std=std, delta=delta, mechanism=mechanism, **shared)
     else:
-        raise InvalidArgument("--epsilon", None, "a privacy budget, or --std to ask what a given noise guarantees")
+        raise InvalidArgument("--epsilon", None, "a privacy budget, unless --std is given")
     if as_json:
         typer.echo(json.dumps({"rows": [row.to_dict() for row in rows]}))
         return
@@ -184,13 +184,13 @@ def audit(
 
         check_figure_file("--plot", plot)
     if gallery == (target is not None):
-        raise InvalidArgument("target", target, "what to audit, such as LinTS-SDP; or --gallery, without a target")
+        raise InvalidArgument("target", target, "the name of a target such as LinTS-SDP, or left out with --gallery")
     if target is not None and Path(target).is_dir() and not is_task(target):
-        raise InvalidArgument("target", target, "as a folder, that of a running test task, in which task.json lies")
+        raise InvalidArgument("target", target, "a name, or the directory of a running test task with its task.json")
     if gallery:
         own: dict[str, object] = {"--epsilon": epsilon, "--delta": delta, "--trust": trust}
         own |= {"--confidence": _none_if_default(confidence, 0.95), "--view": _none_if_default(view, "releases")}
-        _refuse_options(own, "only with a target: the gallery has budgets, views and confidences of its own")
+        _refuse_options(own, "left out with --gallery")
     with ProgressBar(shown=not as_json) as bar:
         if target is None:
             many = 20_000 if trials is None else trials
@@ -203,7 +203,7 @@ def audit(
                 said | {"--view": _none_if_default(view, "releases")}, "left out: a task says what it promises"
             )
             workers = {"--jobs": jobs, "--executor": executor, "--scheduler": scheduler}
-            _refuse_options(workers, "left out: the batches of a task come one after the other")
+            _refuse_options(workers, "left out for a running task")
             result = _audit_task(target, 200 if trials is None else trials, confidence, seed, bar)
         else:
             result = run(

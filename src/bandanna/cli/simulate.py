@@ -455,10 +455,10 @@ def _load_data(name: str, path: Path | None, features: Path | None, columns: dic
             made = Map.from_table(document["features"])
     if name in [card.name for card in cards()]:
         if columns:
-            raise BandannaError(f"--{next(iter(columns))} belongs to a file of your own: {name} knows its columns")
+            raise BandannaError(f"--{next(iter(columns))} is for files of your own; the columns of {name} are known")
         return load(name, path=path, features=made)
     if path is not None:
-        raise BandannaError(f"--path belongs to a name of `bandanna datasets`, and {name!r} is none")
+        raise BandannaError(f"--path is for the data sets of `bandanna datasets`, and {name!r} is none of them")
     return read(name, features=made, **columns)
 
 

@@ -63,9 +63,9 @@ def check_figure_file(argument: str, path: Path) -> Path:
 def check_file(argument: str, path: Path) -> Path:
     """Check that a file can be written to its folder."""
     if path.is_dir():
-        raise BandannaError(f"{argument} = {path} cannot be written: it is a folder")
+        raise BandannaError(f"{argument} = {path} cannot be written: it is a directory")
     if not path.absolute().parent.is_dir():
-        raise BandannaError(f"{argument} = {path} cannot be written: {path.parent} is not a folder")
+        raise BandannaError(f"{argument} = {path} cannot be written: {path.parent} is not a directory")
     check_folder(argument, path.parent)
     return path
 

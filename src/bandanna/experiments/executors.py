@@ -279,8 +279,8 @@ class DaskExecutor:
                     yield pending[future], future.result()
             except (distributed.KilledWorker, distributed.CancelledError, OSError) as error:
                 raise BandannaError(
-                    "the Dask workers or their scheduler died (out of memory?); finished blocks of a sweep are "
-                    "kept, continue with --resume"
+                    "the Dask workers or their scheduler died (out of memory?). Finished blocks of a sweep are kept: "
+                    "continue with --resume"
                 ) from error
             finally:
                 client.cancel(list(pending))
@@ -306,8 +306,8 @@ class DaskExecutor:
             except (OSError, ValueError, TypeError, MemoryError) as error:  # a timeout is an OSError
                 why = "" if isinstance(error, OSError) else f" ({error})"
                 raise BandannaError(
-                    f"no Dask scheduler with workers answers at {address}{why}: start `dask scheduler` and `dask "
-                    "worker`, or leave the address out for a cluster on this machine"
+                    f"no Dask scheduler with workers answers at {address}{why}. Start `dask scheduler` and `dask "
+                    "worker`, or omit the address for a cluster on this machine"
                 ) from error
             yield client
 
@@ -371,7 +371,7 @@ def choose_executor(executor: str | Executor, *, jobs: int | None, scheduler: st
         _import_distributed()  # if it is missing, before the work
         return DaskExecutor(jobs=many, scheduler=scheduler)
     if scheduler is not None:
-        raise InvalidArgument("scheduler", scheduler, 'only with the executor "dask"')
+        raise InvalidArgument("scheduler", scheduler, 'None unless executor="dask"')
     return InProcessExecutor() if many == 1 else ProcessExecutor(jobs=many)
 
 
@@ -396,10 +396,10 @@ def _describe_versions() -> dict[str, str]:
 def _run_in_worker(function: Callable[..., Value], arguments: Mapping[str, Any], wanted: Mapping[str, str]) -> Value:
     """Check the versions and call the function, in a worker."""
     if (here := _describe_versions()) != wanted:
-        raise BandannaError(f"a Dask worker has {here}, and this program {wanted}: numbers could differ")
+        raise BandannaError(f"a Dask worker has {here}, this program has {wanted}, and numbers could differ")
     threads = {name: os.environ.get(name) for name in THREAD_VARIABLES[:2]}
     if set(threads.values()) != {"1"}:
-        raise BandannaError(f"a Dask worker has {threads}: start it with 1 for each, or numbers could differ")
+        raise BandannaError(f"a Dask worker has {threads}. Start it with 1 for each, because numbers could differ")
     return function(**arguments)
 
 

@@ -89,7 +89,7 @@ def check_name(table: Any, where: str, known: Iterable[str], what: str) -> str:
         shown = "[[algorithm]], with a name" if where.startswith("algorithm") else f"[{where}]"
         raise InvalidArgument(where, table, f"a table {shown}")
     if "name" not in table:
-        raise BandannaError(f"{where}.name is missing: one of the {what} {', '.join(known)}")
+        raise BandannaError(f"{where}.name is missing. The {what} are {', '.join(known)}")
     name = table["name"]
     if name not in list(known) and not (where.startswith("algorithm") and is_import_path(name)):
         raise InvalidArgument(f"{where}.name", name, f"one of {', '.join(known)}", did_you_mean(name, known))
@@ -174,7 +174,7 @@ def list_values(where: str, value: Any) -> list[Any] | None:
     if isinstance(value, Mapping) and set(value) == {"each"}:
         value = value["each"]
         if not isinstance(value, list | tuple):
-            raise InvalidArgument(f"{where}.each", value, "a list of one or more")
+            raise InvalidArgument(f"{where}.each", value, "a list of one or more values")
     if not isinstance(value, list | tuple):
         return None
     if not value:
@@ -202,8 +202,8 @@ def format_varied(value: Any) -> str:
 _GIVEN = ("dim", "n_arms", "horizon", "budget", "privacy")  # by the experiment, or by the numbers of a budget
 _WHOLE = {  # what all curves share, and so is no list
     "title": "a word in quotes",
-    "seeds": "a whole number >= 1, of runs",
-    "seed": "a whole number >= 0, the first of them: seed, seed + 1, ...",
+    "seeds": "a whole number >= 1",
+    "seed": "a whole number >= 0",
     "checkpoints": "a whole number >= 1, of points that are kept of a curve",
 }
 _TOP = ("title", "horizon", "seeds", "seed", "path", "checkpoints", "environment", "algorithm")
@@ -337,11 +337,11 @@ class Experiment:
         given = check_keys(document, "", _TOP, needed=("horizon", "seeds", "environment", "algorithm"))
         for key, words in _WHOLE.items():
             if isinstance(given.get(key), list | tuple):
-                lists = "lists are for horizon, path, and the keys of [environment] and [[algorithm]]"
-                raise InvalidArgument(key, given[key], f"{words}, the same for all curves: {lists}")
+                hint = "Lists are allowed for horizon, path, and the keys of [environment] and [[algorithm]]"
+                raise InvalidArgument(key, given[key], f"{words}, the same for all curves", hint)
         tables = given["algorithm"]
         if not isinstance(tables, list) or not tables:
-            raise InvalidArgument("algorithm", tables, "one table [[algorithm]] or more, in double brackets")
+            raise InvalidArgument("algorithm", tables, "one or more tables [[algorithm]], in double brackets")
         grid = tuple(list_grid_points(given["horizon"], given.get("path", "law"), given["environment"]))
         made = cls(
             title=check_type("title", given.get("title", "experiment"), str),
@@ -379,14 +379,14 @@ class Experiment:
         seen = dict[str, str]()
         for series in self.series:
             if series.label in seen:
-                other = f"another than that of {seen[series.label]}: give each curve a label of its own"
+                other = f"different from the label of {seen[series.label]}"
                 raise InvalidArgument(f"{series.table}.label", series.label, other)
             seen[series.label] = series.table
         for point in self.points:
             world = point.world()
             rounds = world.rounds if isinstance(world, ArrayEnvironment) else None
             if rounds is not None and rounds < point.horizon:
-                allowed = f"at most the {rounds} rounds of environment's arrays"
+                allowed = f"at most {rounds}, the rounds of the environment's arrays"
                 raise InvalidArgument("horizon", point.horizon, allowed)
             for series in self.series:
                 _check_arms(ExperimentCurve(series=series, point=point), world)
@@ -400,8 +400,8 @@ def _check_arms(curve: ExperimentCurve, world: Environment) -> None:
     if "n_arms" in curve.arguments:
         raise InvalidArgument(f"{table}.n_arms", policy.n_arms, f"{world.n_arms}, as many as the environment has")
     kind = curve.point.environment["name"]  # the policy is made for unit vectors, one for each arm
-    allowed = f"one that reads features, as {kind} has them; this one is for FiniteArms"
-    raise InvalidArgument(f"{table}.name", curve.algorithm, allowed)
+    allowed = f"an algorithm with features for {kind}"
+    raise InvalidArgument(f"{table}.name", curve.algorithm, allowed, "This one is for FiniteArms")
 
 
 def _expand_table(table: Any, number: int) -> Iterator[AlgorithmSetting]:

@@ -177,9 +177,9 @@ def plan(
         One for each privacy model.
     """
     if (dim is None) == (features is None):
-        raise InvalidArgument("dim", dim, "features of arms, or features= of users: one of the two")
+        raise InvalidArgument("dim", dim, "None if `features` is given, and an integer otherwise")
     if features is not None and validation.boolean("fixed", fixed):
-        raise InvalidArgument("fixed", fixed, "with dim= only: arms without features have none to keep")
+        raise InvalidArgument("fixed", fixed, "False if `features` is given")
     sized = ("dim", dim, 2) if features is None else ("features", features, 1)
     problem = _PlanProblem(
         dim=validation.integer(sized[0], sized[1], least=sized[2], most=200),
@@ -194,10 +194,8 @@ def plan(
     users = validation.integer("users", users, least=_LEAST, most=10**9)
     n_seeds = validation.integer("n_seeds", n_seeds, most=1_000)
     if (numbers := problem.numbers(users, n_seeds)) > _NUMBERS:
-        allowed = (
-            f"fewer, or fewer seeds: these take {numbers:.1e} random numbers, and at most {_NUMBERS:.0e} are drawn"
-        )
-        raise InvalidArgument("users", users, allowed)
+        hint = f"They need {numbers:.1e} random numbers, and at most {_NUMBERS:.0e} are drawn"
+        raise InvalidArgument("users", users, "fewer for this n_seeds", hint)
     models = tuple(TRUST) if validation.one_of("trust", trust, ("all", *TRUST)) == "all" else (trust,)
     forecasts = []
     for done, model in enumerate(models):
@@ -229,7 +227,7 @@ def _regret_ratio(regret: Floats, idle: Floats) -> tuple[float, float]:
     """Return mean(regret) / mean(idle) for (S,) and (S,), with its standard error by the delta method."""
     mean = float(np.mean(idle))
     if mean == 0:
-        raise InvalidArgument("n_seeds", len(idle), "more: in these worlds all arms are alike")
+        raise InvalidArgument("n_seeds", len(idle), "larger: in these worlds all arms are alike")
     share = float(np.mean(regret)) / mean
     if len(idle) == 1:
         return share, math.nan

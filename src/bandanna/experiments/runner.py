@@ -103,7 +103,7 @@ def draw_against(experiment: Experiment, results: Mapping[str, Result], key: str
     without privacy is a dashed line.
     """
     if key not in varied_axes(experiment):
-        allowed = f"a number that was varied: {', '.join(varied_axes(experiment)) or 'this experiment has none'}"
+        allowed = f"a varied number: {', '.join(varied_axes(experiment)) or 'this experiment has none'}"
         raise InvalidArgument("against", key, allowed)
     called = series_names(experiment, results)
     groups: dict[str, dict[str, list[tuple[float, Result]]]] = {}
@@ -350,18 +350,18 @@ def _describe_directory(experiment: Experiment, directory: Path, *, resume: bool
     any_blocks = any(directory.glob("blocks/*.csv"))
     if not record.exists():
         if any_blocks:
-            raise BandannaError(f"{directory} holds blocks without their experiment.json: choose another --out")
+            raise BandannaError(f"{directory} holds blocks without their experiment.json. Choose another --out")
         return ours
     if not resume:
         held = "results already" if any_blocks else "a run without results so far"
-        raise BandannaError(f"{directory} holds {held}: continue with --resume, or choose another --out")
+        raise BandannaError(f"{directory} holds {held}. Continue with --resume, or choose another --out")
     try:
         theirs = json.loads(record.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise BandannaError(f"{record} cannot be read, choose another --out: {error}") from error
+        raise BandannaError(f"{record} cannot be read ({error}). Choose another --out") from error
     changes = "; ".join(_list_changes(theirs, ours))
     if changes:
-        raise BandannaError(f"{directory} holds another experiment, choose another --out. What changed: {changes}")
+        raise BandannaError(f"{directory} holds another experiment. Choose another --out. Differences: {changes}")
     return None
 
 
@@ -370,7 +370,7 @@ def _claim_directory(directory: Path, ours: dict[str, Any]) -> None:
     try:
         (directory / "blocks").mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise BandannaError(f"{directory} cannot be made: {error.strerror or error}") from error
+        raise BandannaError(f"{directory} cannot be created: {error.strerror or error}") from error
     write_json(directory / "experiment.json", ours)
 
 
@@ -504,7 +504,7 @@ def run(
     work: dict[str, Any] = {"jobs": jobs, "executor": executor, "scheduler": scheduler, "progress": progress}
     if directory is None:
         if validation.boolean("resume", resume):
-            raise InvalidArgument("resume", resume, "with `out`, the directory of the earlier run")
+            raise InvalidArgument("resume", resume, "False unless `out` names the directory of the earlier run")
         with TemporaryDirectory(prefix="bandanna-") as place:
             results = run_sweep(chosen, Path(place) / "run", **work)
         return Results(chosen, results, directory=None, notes=[])

@@ -27,7 +27,7 @@ from bandanna.data import tables
 from bandanna.data.dataset import DataSet
 from bandanna.data.logs import Log
 from bandanna.data.replay import replay
-from bandanna.errors import BandannaError, InvalidArgument, MissingExtra
+from bandanna.errors import BandannaError, InvalidArgument, MissingExtra, ValueSummary
 from bandanna.experiments import peers
 from bandanna.experiments.executors import (
     Executor,
@@ -180,9 +180,7 @@ def _make_policy(data: DataSet, setting: StudySetting, job: StudyJob, delta: flo
     if model == "arms":
         return LinTS(dim=arms, intercept=True, **shared), model
     if not _count_slopes(data) or _count_slopes(data) != data.dim:
-        raise InvalidArgument(
-            "algorithms", job.algorithm, "LinTS-arms, or data with a map of features without Intercept()"
-        )
+        raise InvalidArgument("algorithms", job.algorithm, "LinTS-arms for a map with Intercept()")
     return LinTS(n_arms=arms, features=data.dim, **shared), model
 
 
@@ -307,7 +305,7 @@ def study(
         Rows with algorithm, trust, epsilon, delta, mean_reward, stderr, n_seeds, ...
     """
     if not isinstance(data, DataSet):
-        raise InvalidArgument("data", type(data).__name__, "a data set: bd.datasets.load(...)")
+        raise InvalidArgument("data", ValueSummary.of(data), "a data set, as bd.datasets.load(...) returns")
     logged = data.given is not None
     size = {"rows": len(data), "features": data.dim, "arms": len(data.arms)}
     setting = choose_setting(data.card.name, logged=logged, **size)
@@ -412,10 +410,10 @@ def _claim_directory(folder: Path, data: DataSet, setting: StudySetting, delta: 
         theirs = json.loads(record.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
-        raise BandannaError(f"{folder} cannot be used, choose another --out: {why}") from error
+        raise BandannaError(f"{folder} cannot be used ({why}). Choose another --out") from error
     changed = [name for name in ours if not isinstance(theirs, dict) or theirs.get(name) != ours[name]]
     if changed:
-        raise BandannaError(f"{folder} holds another study ({', '.join(changed)} differ): choose another --out")
+        raise BandannaError(f"{folder} holds another study ({', '.join(changed)} differ). Choose another --out")
 
 
 def _row_file(folder: Path, job: StudyJob) -> Path:

@@ -106,7 +106,7 @@ def simulate(
     if not isinstance(policy, Mapping):
         return _simulate_policy(policy, env, horizon=horizon, **shared)
     if not policy or not all(isinstance(label, str) and label for label in policy):
-        raise InvalidArgument("policy", policy, "a policy, or a mapping from labels to at least one policy")
+        raise InvalidArgument("policy", policy, "a policy, or a mapping from labels to policies")
     results = {}
     for label, each in policy.items():
         results[label] = _simulate_policy(each, env, horizon=horizon, **shared)
@@ -154,7 +154,7 @@ def sweep(
         A result for each trust model and epsilon. In its frames `asked_epsilon` is the given number, and epsilon and
         delta are those of what ran.
     """
-    validation.instance("policy", policy, Policy, "a Policy: bd.LinUCB(...), bd.make(...), or your own")
+    validation.instance("policy", policy, Policy, "a policy such as bd.LinTS(...) or bd.make(...)")
     makers = _label_makers(privacy)
     budgets = _list_numbers("epsilon", epsilon)
     results, asked = {}, {}
@@ -162,7 +162,7 @@ def sweep(
         for number in budgets:
             label = f"{name}, epsilon = {float(validation.epsilon(number)):g}"
             if label in results:
-                raise InvalidArgument("epsilon", epsilon, "different numbers, up to six digits")
+                raise InvalidArgument("epsilon", epsilon, "numbers that differ in six digits")
             private = replace(policy, privacy=_make_privacy(maker, number, delta))  # type: ignore[type-var]
             results[label] = _simulate_policy(
                 private, env, n_seeds=n_seeds, seed=seed, path=path, checkpoints=checkpoints, horizon=horizon
@@ -180,13 +180,13 @@ def _list_numbers(argument: str, given: Any) -> Sequence[Any]:
 
 
 def _make_privacy(maker: PrivacyMaker, epsilon: float, delta: float) -> Privacy:
-    allowed = "functions that make a Privacy of epsilon and delta, such as bd.central"
+    allowed = "a function of epsilon and delta that returns a Privacy, such as bd.central"
     try:
         made = maker(epsilon, delta)
     except TypeError as error:
         raise InvalidArgument("privacy", maker, allowed) from error
     if not isinstance(made, Privacy):
-        raise InvalidArgument("privacy", type(made).__name__, allowed)
+        raise InvalidArgument("privacy", maker, allowed)
     return made
 
 
@@ -201,7 +201,8 @@ def _label_makers(privacy: Any) -> dict[str, PrivacyMaker]:
         given = [privacy] if callable(privacy) else validation.list_entries("privacy", privacy, allowed)
         makers = {getattr(maker, "__name__", ""): maker for maker in given}
         if len(makers) < len(given):
-            raise InvalidArgument("privacy", privacy, f"{allowed}; functions with one name need labels")
+            hint = "Functions with the same name need labels"
+            raise InvalidArgument("privacy", privacy, allowed, hint)
     if not makers or not all(isinstance(label, str) and label and callable(maker) for label, maker in makers.items()):
         raise InvalidArgument("privacy", privacy, allowed)
     return makers
@@ -210,13 +211,13 @@ def _label_makers(privacy: Any) -> dict[str, PrivacyMaker]:
 def _simulate_policy(
     policy: Policy[Any], env: Environment, *, n_seeds: int, seed: int, path: str, checkpoints: int, horizon: int | None
 ) -> Result:
-    validation.instance("policy", policy, Policy, "a Policy: bd.LinUCB(...), bd.make(...), or your own")
+    validation.instance("policy", policy, Policy, "a policy such as bd.LinTS(...) or bd.make(...)")
     play = PLAYERS[vars(type(policy)).get("execution", Execution()).player]
-    validation.instance("env", env, Environment, "an Environment of bandanna.simulation.environments")
+    validation.instance("env", env, Environment, "an environment such as bd.environments.LinearContextual(...)")
     for size in ("n_arms", "dim"):  # finite-armed policies count arms, linear ones features, some both
         wanted = getattr(policy, size, None)
         if wanted is not None and getattr(env, size) != wanted:
-            raise InvalidArgument(f"env.{size}", getattr(env, size), f"the policy's {size}, {wanted}")
+            raise InvalidArgument(f"env.{size}", getattr(env, size), f"{wanted}, the policy's {size}")
     validation.one_of("path", path, ("law", "messages"))
     rounds = env.check_rounds(_resolve_horizon(policy, horizon))
     began = time.perf_counter()
@@ -252,11 +253,11 @@ def _simulate_policy(
 def _resolve_horizon(policy: Policy[Any], horizon: int | None) -> int:
     if horizon is None:
         if policy.horizon is None:
-            raise InvalidArgument("horizon", None, "a number of rounds: an anytime policy has no horizon of its own")
+            raise InvalidArgument("horizon", None, "a number of rounds", "This policy has no horizon of its own")
         return policy.horizon
     rounds = validation.integer("horizon", horizon)
     if policy.horizon is not None and rounds > policy.horizon:
-        raise InvalidArgument("horizon", horizon, f"at most the policy's, {policy.horizon}")
+        raise InvalidArgument("horizon", horizon, f"at most {policy.horizon}, the policy's horizon")
     return rounds
 
 

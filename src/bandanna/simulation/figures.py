@@ -238,7 +238,7 @@ def bound_lines(curves: Sequence[tuple[str, RegretCurves]]) -> list[BoundLine]:
                 lines.append(BoundLine(**line, side=curve.bound.side, explicit=curve.bound.explicit))
     if not lines:
         policies = sorted({str(result.setting.get("policy", "unknown")) for _, result in curves})
-        raise InvalidArgument("bounds", True, f"policies of which a bound is known; none is for {', '.join(policies)}")
+        raise InvalidArgument("bounds", True, "False", f"No regret bound is known for {', '.join(policies)}")
     return lines
 
 
@@ -307,7 +307,7 @@ def plot_panels(
         The figure.
     """
     if not 1 <= len(panels) <= MAX_PANELS:
-        raise InvalidArgument("panels", len(panels), f"1 to {MAX_PANELS} panels: draw fewer, or from the table")
+        raise InvalidArgument("panels", len(panels), f"1 to {MAX_PANELS}", "Draw fewer, or use the table")
     names = list(dict.fromkeys(name for panel in panels.values() for name in panel))
     several = len(panels) > 1
     columns = 2 if len(panels) in (2, 4) else min(_ACROSS, len(panels))
@@ -423,7 +423,7 @@ def plot_regret(
     curves = _label_results(results)
     log, bounds = validation.boolean("log", log), validation.boolean("bounds", bounds)
     if title is not None and not isinstance(title, str):
-        raise InvalidArgument("title", title, "a text")
+        raise InvalidArgument("title", title, "a string")
     check_drawable(path)
     with house_style():
         figure = _draw_regret(curves, title=title, log=log or bounds, lines=bound_lines(curves) if bounds else [])
@@ -436,7 +436,7 @@ def _label_results(
     results: RegretCurves | Mapping[str, RegretCurves] | Sequence[RegretCurves],
 ) -> list[tuple[str, RegretCurves]]:
     """Return labels and results; equal names are numbered."""
-    allowed = "a result of bd.simulate, or several in a list or a mapping"
+    allowed = "a Result of bd.simulate, or a list or a dict of results"
     if isinstance(results, RegretCurves):
         results = [results]
     given = (

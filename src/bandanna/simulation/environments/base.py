@@ -127,7 +127,7 @@ class Environment(ABC):
         object.__setattr__(self, "dim", validation.integer("dim", self.dim))
         object.__setattr__(self, "n_arms", validation.integer("n_arms", self.n_arms))
         if isinstance(self.reward, type) or not callable(getattr(self.reward, "draw", None)):
-            allowed = "a law of rewards: Bernoulli(), Bounded(...), TwoPoint(...), ClippedGaussian(...)"
+            allowed = "Bernoulli(), Bounded(...), TwoPoint(...) or ClippedGaussian(...)"
             raise InvalidArgument("reward", self.reward, allowed)
 
     def check_rounds(self, rounds: int) -> int:
@@ -197,7 +197,7 @@ def read_block(world: World, start: int, rounds: int, *, unit: bool = True) -> t
         )
     least, most = float(np.min(means)), float(np.max(means))
     if unit and not (least >= -ROUNDING and most <= 1 + ROUNDING):  # not a number is refused too
-        raise InvalidStatistic(f"{kind}.means", ValueSummary("some outside"), "means in [0, 1]")
+        raise InvalidStatistic(f"{kind}.means", ValueSummary("numbers outside of it"), "in [0, 1]")
     return contexts, means
 
 

@@ -237,7 +237,7 @@ class FiniteArms(Environment):
     def __post_init__(self) -> None:
         means = read_real_array("means", self.means, "a list of numbers, one per arm")
         if means.ndim != 1 or not len(means):
-            raise InvalidArgument("means: shape", means.shape, "(K,), K at least 1")
+            raise InvalidArgument("shape of means", means.shape, "(K,) with at least one arm")
         low, high = (self.reward.low, self.reward.high) if isinstance(self.reward, Levels) else (0.0, 1.0)
         for arm, mean in enumerate(means):
             if not low <= mean <= high:

@@ -173,7 +173,7 @@ class PublishedGLMWorld(GLMWorld):
         """Return one sequence for all seeds; rounds after its end are refused."""
         arms = self.environment.arms  # type: ignore[attr-defined]
         if start + rounds > len(arms):
-            raise InvalidArgument("horizon", start + rounds, f"at most the instance's {len(arms)} rounds")
+            raise InvalidArgument("horizon", start + rounds, f"at most {len(arms)}, the rounds of the instance")
         return np.broadcast_to(arms[start : start + rounds], (len(self.theta), rounds, *arms.shape[1:]))
 
 

@@ -204,9 +204,7 @@ def _require_signed(reward: RewardLaw) -> None:
     """Refuse a law of rewards that cannot have every mean in [-1, 1]."""
     unit = isinstance(reward, Bernoulli | Bounded)
     if unit or (isinstance(reward, Levels) and not (reward.low <= -1 and reward.high >= 1)):
-        raise InvalidArgument(
-            "reward", reward, "a law of means in [-1, 1]: TwoPoint or ClippedGaussian, low=-1, high=1"
-        )
+        raise InvalidArgument("reward", reward, "TwoPoint(...) or ClippedGaussian(...) with low=-1, high=1")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -67,20 +67,20 @@ class Population(Environment):
         if self.size is not None:
             object.__setattr__(self, "size", validation.integer("size", self.size))
         if not isinstance(self.reward, TwoPoint) or self.reward.low != -self.reward.high:
-            allowed = "TwoPoint(low=-B, high=B): sums of its rewards are drawn at once"
+            allowed = "TwoPoint(low=-B, high=B), whose sums are drawn at once"
             raise InvalidArgument("reward", self.reward, allowed)
         if self.arms is not None:
             rows = check_unit_ball("arms", check_arms_matrix(self.arms))
             for name, derived in (("dim", rows.shape[1]), ("n_arms", len(rows))):
                 if getattr(self, name) not in (0, derived):
-                    raise InvalidArgument(name, getattr(self, name), f"that of the arms, {derived}")
+                    raise InvalidArgument(name, getattr(self, name), f"{derived}, as many as the arms have")
                 object.__setattr__(self, name, derived)
             object.__setattr__(self, "arms", tuple(map(tuple, rows.tolist())))
         super().__post_init__()
         if self.theta is not None:
             theta = read_real_array("theta", self.theta)
             if theta.shape != (self.dim,):
-                raise InvalidArgument("theta: shape", theta.shape, f"({self.dim},)")
+                raise InvalidArgument("shape of theta", theta.shape, f"({self.dim},)")
             check_all_finite("theta", theta)
             object.__setattr__(self, "theta", tuple(check_unit_ball("theta", theta[None])[0].tolist()))
 
@@ -236,7 +236,7 @@ class OneClientPerRound(Environment):
         """Refuse more rounds than there are users."""
         size = self.population.size
         if size is not None and size < rounds:
-            allowed = f"at least {rounds} users: every round asks a client who was never asked"
+            allowed = f"at least {rounds}, because every round asks a new client"
             raise InvalidArgument("population.size", size, allowed)
         return rounds
 

@@ -72,7 +72,7 @@ class ArrayEnvironment(Environment):
             object.__setattr__(self, "means", means)
         lengths = {array.shape[0] for array, fixed_ndim in ((arms, 2), (means, 1)) if array.ndim > fixed_ndim}
         if len(lengths) > 1:
-            raise InvalidArgument("means", means.shape, f"as many rounds as arms, {arms.shape[0]}")
+            raise InvalidArgument("means", means.shape, f"of {arms.shape[0]} rounds, as many as arms")
         derived = {"arms": arms, "true_means": means, "rounds": next(iter(lengths), None)}
         for name, value in {**derived, "dim": arms.shape[-1], "n_arms": arms.shape[-2]}.items():
             object.__setattr__(self, name, value)
@@ -108,9 +108,7 @@ class ArrayWorld(World):
     def contexts(self, start: int, rounds: int) -> Floats:
         """Return the arms, the same for every seed, without a copy."""
         if self.length is not None and start + rounds > self.length:
-            allowed = (
-                f"at most {self.length}, the rounds of the given arrays: the policy's horizon is longer than they are"
-            )
+            allowed = f"at most {self.length}, the rounds of the given arrays"
             raise InvalidArgument("round", start + rounds, allowed)
         self.block = slice(start, start + (1 if self.fixed else rounds))
         return self._block(self.arms, each=2)
@@ -286,12 +284,12 @@ class Table(Environment):
     def __post_init__(self) -> None:
         rewards = _table_array("rewards", self.rewards, (2,), "(n, K)")
         if rewards.min() < -_ROUNDING or rewards.max() > 1 + _ROUNDING:
-            raise InvalidStatistic("rewards", ValueSummary("some outside"), "rewards in [0, 1]: scale them first")
+            raise InvalidStatistic("rewards", ValueSummary("numbers outside of it"), "in [0, 1]", "Scale them first")
         features = _table_array("features", self.features, (2, 3), "(n, d) or (n, K, d)")
         n, arms = rewards.shape
         if features.shape[:-1] not in ((n,), (n, arms)):
             raise InvalidStatistic(
-                "shape of features", ValueSummary(features.shape), f"({n}, d) or ({n}, {arms}, d), as rewards say"
+                "shape of features", ValueSummary(features.shape), f"({n}, d) or ({n}, {arms}, d), to fit the rewards"
             )
         validation.set_validated(self, validation.boolean, "resample")
         kept = {"features": features, "rewards": np.clip(rewards, 0.0, 1.0), "dim": features.shape[-1]}
@@ -308,13 +306,13 @@ class Table(Environment):
         with suppress(Exception):  # a foreign object may raise anything, and show what it holds
             labels = np.asarray(y)
         if labels.ndim != 1 or not len(labels) or labels.dtype.kind not in "biuUSO":
-            raise InvalidStatistic("y", y, "a label for each row of x, whole numbers or texts")
+            raise InvalidStatistic("y", y, "a label for each row of x, integers or strings")
         rewards = None
         with suppress(TypeError):
             known, place = np.unique(labels, return_inverse=True)
             rewards = np.eye(len(known))[place.ravel()]
         if rewards is None:
-            raise InvalidStatistic("y", ValueSummary("labels of several kinds"), "whole numbers, or texts")
+            raise InvalidStatistic("y", ValueSummary("labels of several types"), "integers or strings")
         return cls(features=x, rewards=rewards, resample=resample)
 
     def _key(self) -> tuple[Any, ...]:
@@ -332,8 +330,8 @@ class Table(Environment):
     def check_rounds(self, rounds: int) -> int:
         """Refuse more rounds than people, unless people are drawn anew."""
         if not self.resample and rounds > self.people:
-            allowed = f"at most {self.people:,} rounds, the people of the table, or resample=True"
-            raise InvalidArgument("horizon", rounds, allowed)
+            allowed = f"at most {self.people:,}, the rows of the table"
+            raise InvalidArgument("horizon", rounds, allowed, "Use resample=True for more rounds")
         return rounds
 
     def begin(self, streams: Streams) -> TableWorld:

@@ -44,7 +44,9 @@ class ArmPulls:
 
     def __init__(self, world: World, domain: Box | None, tally: Tally, *, path: str) -> None:
         if not world.fixed:
-            raise InvalidArgument("env", type(world.environment).__name__, "arms that stay the same in every round")
+            raise InvalidArgument(
+                "env", type(world.environment).__name__, "one whose arms stay the same in every round"
+            )
         means = world.means(world.contexts(0, 1))[:, 0]  # (S, K)
         self.means, self.gaps = means, means.max(axis=1, keepdims=True) - means
         self.world, self.tally = world, tally

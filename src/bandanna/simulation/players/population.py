@@ -28,10 +28,12 @@ _COUNT_NAMES = ("phases", "actions", "clients", "numbers", "bits", "communicatio
 def play_population(policy: Policy[Any], world: World, tally: Tally, rounds: int, *, path: str) -> RunTotals:
     """Play `rounds` rounds."""
     if not isinstance(world, PopulationWorld):
-        raise InvalidArgument("env", type(world.environment).__name__, "a Population: phased elimination asks clients")
+        raise InvalidArgument(
+            "env", type(world.environment).__name__, "a Population, because phased elimination asks clients"
+        )
     size, needed = world.environment.size, getattr(policy, "clients_needed", 0)
     if size is not None and size < needed:
-        allowed = f"at least {needed} users: every phase of the schedule asks clients who were never asked"
+        allowed = f"at least {needed} users, because every phase asks new clients"
         raise InvalidArgument("env.size", size, allowed)
     means = world.global_means()  # (S, K)
     best, seeds = means.max(axis=1), []

@@ -197,7 +197,7 @@ class ReferenceRun:
                 whole = int(episode.plays.sum())
                 rows, ended = self.assigned(episode, min(whole, left)), whole <= left
             elif not isinstance(episode, FixedLength):
-                ended_early = f"one that goes on: {left} of {rounds} rounds are left, of which it says nothing"
+                ended_early = f"an episode, because {left} of {rounds} rounds are left"
                 raise InvalidArgument(f"{type(self.policy).__name__}.episode(state)", episode, ended_early)
             else:
                 rows, ended = self.frozen(min(episode.users, left)), episode.users <= left

@@ -20,7 +20,7 @@ from bandanna.types import Floats
 def play_every_round(policy: Policy[Any], world: World, tally: Tally, rounds: int, *, path: str) -> RunTotals:
     """Play `rounds` rounds, one after the other, all seeds side by side; both paths are the same."""
     if not world.fixed:
-        raise InvalidArgument("env", type(world.environment).__name__, "arms that stay the same in every round")
+        raise InvalidArgument("env", type(world.environment).__name__, "one whose arms stay the same in every round")
     table = world.means(world.contexts(0, 1))[:, 0]  # (S, K)
     gaps, seeds = table.max(axis=1, keepdims=True) - table, np.arange(tally.n_seeds)
     nothing = np.zeros((tally.n_seeds, 1, table.shape[1], 0))  # features of arms that have none
