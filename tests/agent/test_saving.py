@@ -317,7 +317,7 @@ def test_without_its_journal_a_save_is_not_loaded(tmp_path: Path) -> None:
         (lambda text: text[: len(text) // 2], "damaged"),
         (lambda text: text.replace('"grace"', '"Grace"'), "damaged"),
         (lambda text: text.split("\n")[0], "damaged"),
-        (lambda text: text.replace('"version": 1', '"version": 99'), "version 99"),
+        (lambda text: text.replace('"version": 1', '"version": 99'), "format 99"),
         (lambda text: "# a letter\n", "not a save"),
         (lambda text: "[1, 2]\n", "not a save"),
         (lambda text: json.dumps({"format": "bandanna result"}) + "\n", "not a save"),

@@ -139,9 +139,9 @@ def test_a_save_brings_its_map_and_its_arms(tmp_path: Path) -> None:
         (["--target", "arm:blue", "--range", "0"], "LOW,HIGH"),
         (["--target", "arm:blue", "--propensity", "age", "--epsilon", "1"], "weight_bound"),
         (["--target", "arm:blue", "--epsilon", "-1"], "epsilon"),
-        (["--target", "arm:blue", "--delta", "1e-5"], "--delta 1e-05 without one promises nothing"),
-        (["--target", "arm:blue", "--trust", "local"], "--trust local without one promises nothing"),
-        (["--target", "arm:blue", "--propensity", "0.9"], "1/m, with m from 1 to 3"),
+        (["--target", "arm:blue", "--delta", "1e-5"], "given together with --delta"),
+        (["--target", "arm:blue", "--trust", "local"], "given together with --trust"),
+        (["--target", "arm:blue", "--propensity", "0.9"], "1/m with m from 1 to 3"),
     ],
 )
 def test_mistakes_are_named(file: str, change: list[str], words: str) -> None:
