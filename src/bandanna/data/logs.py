@@ -470,11 +470,9 @@ class _SomeSlots(SlotRandomness):
         self._rows, self._slots = rows, slots
 
     def uniform(self, shape: tuple[int, ...], name: str) -> Floats:
-        """Draw uniform numbers, (rows, ...)."""
         return super().uniform((self._slots, *shape[1:]), name)[self._rows]
 
     def normal(self, shape: tuple[int, ...], name: str) -> Floats:
-        """Draw normal numbers, (rows, ...)."""
         return super().normal((self._slots, *shape[1:]), name)[self._rows]
 
 

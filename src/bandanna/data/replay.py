@@ -285,7 +285,6 @@ class _SharedRandomness(NumberedRandomness):
         return super()._of(0)
 
     def below(self, counts: Ints) -> Ints:
-        """Return an arm of a tie."""
         return np.asarray(self._share * counts, dtype=np.int64)
 
 

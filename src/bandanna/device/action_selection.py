@@ -178,7 +178,6 @@ class SharedDraw(PosteriorDraw):
     """Draws one parameter for all arms, (*R, d)."""
 
     def scores(self, mean: Floats, root: Floats, contexts: Floats, coins: DeviceRandomness) -> Floats:
-        """Draw a parameter for each device."""
         if contexts.shape[:-2] == (1,):
             return self.alone(mean, root, contexts[0], coins)[None]
         z = coins.normal((*contexts.shape[:-2], mean.shape[-1]), _DRAW_STREAM)
@@ -186,7 +185,6 @@ class SharedDraw(PosteriorDraw):
         return np.asarray((contexts @ theta[..., None])[..., 0])
 
     def alone(self, mean: Floats, root: Floats, arms: Floats, coins: DeviceRandomness) -> Floats:
-        """Draw as `scores`, faster."""
         z = coins.normal((1, mean.shape[-1]), _DRAW_STREAM)
         return np.asarray(arms @ (mean + root @ z[0]))
 
@@ -197,7 +195,6 @@ class SharedDraw(PosteriorDraw):
     def draw_table_scores(
         self, mean: Floats, root: Floats, arms: Floats, users: int, coins: DeviceRandomness
     ) -> Floats:
-        """Draw all parameters, then compute all scores."""
         z = coins.normal((*mean.shape[:-1], users, mean.shape[-1]), _DRAW_STREAM)
         theta = mean[..., None, :] + z @ np.swapaxes(root, -1, -2)
         return np.asarray(theta @ np.swapaxes(arms, -1, -2))
@@ -207,7 +204,6 @@ class PerArmDraw(PosteriorDraw):
     """Draws scores by a parameter for each arm, (*R, K, d)."""
 
     def scores(self, mean: Floats, root: Floats, contexts: Floats, coins: DeviceRandomness) -> Floats:
-        """Draw K scores for each device."""
         z = coins.normal(contexts.shape[:-1], _DRAW_STREAM)
         return np.asarray(self.expected(mean, contexts) + self.spread(root, contexts) * z)
 
@@ -223,7 +219,6 @@ class PerArmDraw(PosteriorDraw):
     def draw_table_scores(
         self, mean: Floats, root: Floats, arms: Floats, users: int, coins: DeviceRandomness
     ) -> Floats:
-        """Draw scores; all devices have the same means and deviations."""
         seen = arms[..., None, :, :]
         z = coins.normal((*mean.shape[:-2], users, mean.shape[-2]), _DRAW_STREAM)
         return np.asarray(self.expected(mean, seen) + self.spread(root, seen) * z)
@@ -307,7 +302,6 @@ class ThompsonSelector(ActionSelector):
         return explore_actions(actions, snapshot.explore, rows.shape[-2], coins) if snapshot.explore else actions
 
     def act(self, snapshot: Any, contexts: Floats, coins: DeviceRandomness) -> Choice:
-        """Choose; probabilities are computed on request, because they take an integral."""
         actions = self.actions(snapshot, self.rows(contexts), coins)
         return Choice(actions=actions, probabilities=np.full(actions.shape, np.nan))
 
@@ -324,11 +318,9 @@ class OptimisticSelector(ActionSelector):
     ties: str = "random"
 
     def clip_features(self, contexts: Floats) -> Floats:
-        """Return the features unchanged: `act` clips."""
         return contexts
 
     def act(self, snapshot: Any, contexts: Floats, coins: DeviceRandomness) -> Choice:
-        """Choose, with the probability."""
         columns, inside = self._columns(snapshot), clip_norm(contexts, 1.0)
         if inside is contexts:  # nothing had to be clipped: they are numbers
             if contexts.shape[:-2] == (1,) and self.ties == "random" and not snapshot.explore:  # as in an agent

@@ -251,7 +251,6 @@ class Ball(Domain):
 
     @property
     def lower(self) -> Floats:
-        """-bound everywhere."""
         return np.full(self.dim, -self.bound)
 
     @property
@@ -261,11 +260,9 @@ class Ball(Domain):
 
     @property
     def ball(self) -> tuple[Floats, float]:
-        """The domain itself."""
         return np.zeros(self.dim), self.bound
 
     def project(self, values: Floats) -> Floats:
-        """Shrink towards the centre."""
         return np.array(clip_norm(values, self.bound))
 
 
@@ -292,12 +289,10 @@ class Box(Domain):
 
     @property
     def l1_sensitivity(self) -> float:
-        """(high - low) dim."""
         return (self.high - self.low) * self.dim
 
     @cached_property
     def reach(self) -> float:
-        """high - low."""
         return float(self.high - self.low)
 
     @cached_property
@@ -309,16 +304,13 @@ class Box(Domain):
 
     @property
     def lower(self) -> Floats:
-        """`low` everywhere."""
         return np.full(self.dim, self.low)
 
     @property
     def upper(self) -> Floats:
-        """`high` everywhere."""
         return np.full(self.dim, self.high)
 
     def project(self, values: Floats) -> Floats:
-        """Clip every coordinate."""
         return np.clip(values, self.low, self.high)
 
 
@@ -497,12 +489,10 @@ class StreamedStatistic(Statistic):
 
     @property
     def sealed(self) -> bool:
-        """True: every part is checked when it comes."""
         return True
 
     @property
     def users(self) -> int:
-        """Number of users as announced; `parts` checks it."""
         return self._expected
 
     @property
@@ -511,7 +501,6 @@ class StreamedStatistic(Statistic):
         return self.rows()
 
     def rows(self) -> Floats:
-        """All rows at once, (..., users, dim)."""
         return np.concatenate([part.rows() for part in self.parts()], axis=-2)
 
     def total(self) -> Floats:
@@ -519,7 +508,6 @@ class StreamedStatistic(Statistic):
         return np.asarray(sum(part.total() for part in self.parts()))
 
     def parts(self) -> Iterator[Statistic]:
-        """Yield the parts, as they come."""
         seen = 0
         for part in self._source:
             checked = self.domain.check_statistic(part)
@@ -577,7 +565,6 @@ class RawRowDomain(Domain):
 
     @property
     def sensitivity(self) -> float:
-        """Distance of opposite features with opposite ends of reward and group."""
         return math.hypot(2.0, self.reward_bound, self.groups - 1)
 
     @property

@@ -258,7 +258,6 @@ class LinearReport(RegressionReport):
 
     @property
     def lead(self) -> int:
-        """Length of x y."""
         return self.features
 
     def pack(self, x: Floats, y: Floats, arms: Ints | None = None) -> Floats:
@@ -277,7 +276,6 @@ class LinearReport(RegressionReport):
         return stacked[..., :d], flat[self._place].transpose(2, 0, 1).reshape(*stacked.shape[:-1], d, d)
 
     def sums(self, total: Floats, users: int) -> tuple[Floats, Floats]:
-        """Return vector and matrix; every entry has noise."""
         return self.unpack(total)
 
     @property
@@ -603,7 +601,6 @@ class PerArmReport(RegressionReport):
 
     @property
     def lead(self) -> int:
-        """Length of (z y, a y) of all arms, which come first."""
         return self.n_arms * self._lead
 
     def pack(self, x: Floats, y: Floats, arms: Ints | None = None) -> Floats:
@@ -642,7 +639,6 @@ class PerArmReport(RegressionReport):
 
     @property
     def variances(self) -> tuple[Floats, Floats]:
-        """Return variances with the weights undone, for every block."""
         return compute_unweighted_variances(self.weights, self.features)
 
     @property

@@ -171,21 +171,18 @@ class SecureNoise(NoiseSource):
         return np.asarray((steps + self.discrete_laplace(scale=ratio, size=steps.shape)) * grid)
 
     def discrete_gaussian(self, *, std: float, size: Size) -> NDArray[np.int64]:
-        """Draw exactly, for every std that a float can have."""
         wanted = to_shape(size)
         return sample_discrete(GAUSSIAN, check_noise_parameter("std", std), math.prod(wanted), _draw_words).reshape(
             wanted
         )
 
     def discrete_laplace(self, *, scale: float, size: Size) -> NDArray[np.int64]:
-        """Draw exactly, for every scale that a float can have."""
         wanted = to_shape(size)
         return sample_discrete(LAPLACE, check_noise_parameter("scale", scale), math.prod(wanted), _draw_words).reshape(
             wanted
         )
 
     def binomial(self, *, trials: int, probability: float, size: Size) -> NDArray[np.int64]:
-        """Draw exactly, for every probability that a float can have, by inversion."""
         chance = Fraction(validation.open_probability("probability", probability))
         wanted, trials = to_shape(size), validation.integer("trials", trials, least=0)
         return draw_binomials(trials, chance, math.prod(wanted), _draw_words).reshape(wanted)
@@ -336,7 +333,6 @@ class FastNoise(NoiseSource):
         return np.asarray(geometric[0] - geometric[1])
 
     def binomial(self, *, trials: int, probability: float, size: Size) -> NDArray[np.int64]:
-        """Draw by NumPy's sampler."""
         draws = self._rng.binomial(
             validation.integer("trials", trials, least=0),
             validation.open_probability("probability", probability),
@@ -345,7 +341,6 @@ class FastNoise(NoiseSource):
         return np.asarray(draws, dtype=np.int64)
 
     def coins(self, counts: NDArray[np.int64], chances: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Draw by NumPy's sampler, elementwise."""
         return np.asarray(self._rng.binomial(counts, np.clip(chances, 0.0, 1.0)), dtype=np.int64)
 
     def uniform(self, size: Size) -> NDArray[np.float64]:
@@ -353,7 +348,6 @@ class FastNoise(NoiseSource):
         return np.asarray(self._rng.random(to_shape(size)))
 
     def permutation(self, n: int, size: Size = ()) -> NDArray[np.int64]:
-        """Shuffle every row on its own."""
         rows = np.broadcast_to(np.arange(validation.integer("n", n), dtype=np.int64), (*to_shape(size), n))
         return self._rng.permuted(rows, axis=-1)  # (*size, n)
 
@@ -371,7 +365,6 @@ class ReplicatedNoise(NoiseSource):
         self._seeds = len(streams.seeds)
 
     def named(self, name: str) -> ReplicatedNoise:
-        """Return the same seeds with streams that begin with this name."""
         return ReplicatedNoise(self._streams, f"{self._part}{name} ")
 
     def gaussian(self, value: ArrayLike, *, std: float, grid: float) -> NDArray[np.float64]:
@@ -387,17 +380,14 @@ class ReplicatedNoise(NoiseSource):
         return np.stack([source.laplace(row, scale=scale, grid=grid) for source, row in self._each("laplace", exact)])
 
     def discrete_gaussian(self, *, std: float, size: Size) -> NDArray[np.int64]:
-        """Draw by each seed's own generator."""
         rest = self._rest(size)
         return np.stack([s.discrete_gaussian(std=std, size=rest) for s in self._sources("discrete gaussian")])
 
     def discrete_laplace(self, *, scale: float, size: Size) -> NDArray[np.int64]:
-        """Draw by each seed's own generator."""
         rest = self._rest(size)
         return np.stack([s.discrete_laplace(scale=scale, size=rest) for s in self._sources("discrete laplace")])
 
     def binomial(self, *, trials: int, probability: float, size: Size) -> NDArray[np.int64]:
-        """Draw from the stream "coins" of this law."""
         trials, chance = (
             validation.integer("trials", trials, least=0),
             validation.open_probability("probability", probability),
@@ -405,7 +395,6 @@ class ReplicatedNoise(NoiseSource):
         return self._streams.coins(self._part + "coins", trials, chance, self._rest(size))
 
     def coins(self, counts: NDArray[np.int64], chances: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Draw by each seed's own generator."""
         rows = zip(self._sources("group coins"), counts, chances, strict=True)
         return np.stack([source.coins(n, p) for source, n, p in rows])
 
@@ -433,11 +422,9 @@ class ReplicatedNoise(NoiseSource):
         return np.asarray(np.add.reduce(below, axis=1, dtype=wide), dtype=np.int64)
 
     def uniform(self, size: Size) -> NDArray[np.float64]:
-        """Draw from the stream "rounding"."""
         return self._streams.uniform(self._part + "rounding", self._rest(size))
 
     def permutation(self, n: int, size: Size = ()) -> NDArray[np.int64]:
-        """Draw by each seed's own generator."""
         rest = self._rest(size)
         return np.stack([s.permutation(n, size=rest) for s in self._sources("order")])
 

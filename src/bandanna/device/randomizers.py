@@ -71,7 +71,6 @@ class BinomialCounts(Device):
         validation.set_validated(self, validation.open_probability, "probability")
 
     def encode(self, values: Floats, source: NoiseSource) -> Ints:
-        """Draw coins and rounding, fresh in every entry."""
         coins = source.binomial(trials=self.trials, probability=self.probability, size=values.shape)
         return np.asarray(encode_on_lattice(values, self.scale, self.domain, source) + coins)
 
@@ -91,7 +90,6 @@ class RoundedCounts(Device):
         validation.set_validated(self, validation.positive, "scale")
 
     def encode(self, values: Floats, source: NoiseSource) -> Ints:
-        """Draw the rounding, fresh in every entry."""
         return encode_on_lattice(values, self.scale, self.domain, source)
 
 
@@ -111,7 +109,6 @@ class RepeatedBits(Device):
         validation.set_validated(self, validation.integer, "copies", "trials")
 
     def encode(self, values: Floats, source: NoiseSource) -> Ints:
-        """Draw one count for each bit."""
         coins = source.binomial(trials=self.trials, probability=0.5, size=values.shape)
         return np.asarray(self.copies * values.astype(np.int64) + coins)
 
@@ -151,7 +148,6 @@ class RandomizedSign(Device):
         validation.set_validated(self, validation.open_probability, "lie")
 
     def encode(self, values: Floats, source: NoiseSource) -> Messages:
-        """Draw one coin for each user."""
         said = exact_sums.convert_to_steps(values, self.domain.reach) if source.secure else values
         lies = draw_randomized_bits(np.zeros((*values.shape[:-1], 1)), self.lie, source)
         return np.where(lies, -said, said)
@@ -228,7 +224,6 @@ class NoisyVector(Device):
         validation.set_validated(self, validation.positive, "std", "grid")
 
     def encode(self, values: Floats, source: NoiseSource) -> Messages:
-        """Draw fresh noise in every entry."""
         centred = values - self.domain.origin
         if not source.secure:
             return np.asarray(source.gaussian(centred, std=self.std, grid=self.grid) + self.domain.origin)

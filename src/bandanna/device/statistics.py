@@ -42,7 +42,6 @@ class RegressionStatistic(ReportStatistic):
     def statistic(
         self, domain: Domain, features: Floats, rewards: Floats, arms: Ints | None, coins: DeviceRandomness
     ) -> Statistic:
-        """Pack as the domain does."""
         if not isinstance(domain, RegressionReport):
             raise InvalidArgument("domain", domain, "that of a regression")
         inside, moved = self.centred(rewards)

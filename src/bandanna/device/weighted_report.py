@@ -249,7 +249,6 @@ class DoublyRobustDomain(Domain):
         return np.array([1.0, self.bound / self.largest, math.sqrt(2) * self.largest])
 
     def project(self, values: Floats) -> Floats:
-        """Clip w and d, and form the square anew."""
         weights = np.clip(values[..., 1] * (self.bound / self.largest), 0.0, self.bound) if self.bound else 0.0
         most = self.spread + weights * (0.5 + self.spread)
         return self.pack(np.clip(values[..., 0], -most, most), np.broadcast_to(weights, values.shape[:-1]))

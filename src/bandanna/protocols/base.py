@@ -279,17 +279,14 @@ class TrustedServerProtocol(Protocol):
 
     @property
     def observers(self) -> tuple[tuple[str, str], ...]:
-        """The server sees the statistics, all others the noisy sums."""
         return (("the trusted server", "every user's statistic"), ("the public", "the noisy sums"))
 
     @cached_property
     def device(self) -> PlainVector:
-        """Sends the statistic without noise."""
         return PlainVector(domain=self.domain)
 
     @cached_property
     def mixer(self) -> GatheringMixer:
-        """Keeps every row until it is released."""
         return GatheringMixer(domain=self.domain)
 
 
@@ -298,16 +295,13 @@ class TrustedSumProtocol(TrustedServerProtocol, BatchProtocol):
     """A protocol whose server adds noise, or none, to the sum of a batch."""
 
     def draws(self, users: int) -> ReleaseCost:
-        """Noise on the sum only."""
         return ReleaseCost(gaussians=self.domain.dim, numbers=users * self.domain.dim)
 
     def law(self, statistic: Statistic, source: NoiseSource) -> Estimate:
-        """Draw the noise of the sum, one draw per batch."""
         return self.release_total(statistic.total(), statistic.users, source)
 
     @property
     def sums_only(self) -> bool:
-        """True: the noise is added to the sum."""
         return True
 
 

@@ -37,21 +37,17 @@ class Clear(TrustedSumProtocol):
 
     @property
     def event(self) -> Event:
-        """Raw data is released."""
         return ClearEvent()
 
     @property
     def observers(self) -> tuple[tuple[str, str], ...]:
-        """The server sees the statistics, all others the sums."""
         return (("the server", "every user's statistic"),)
 
     @cached_property
     def analyzer(self) -> PlainSumAnalyzer:
-        """Adds the rows."""
         return PlainSumAnalyzer(domain=self.domain)
 
     def draws(self, users: int) -> ReleaseCost:
-        """No random numbers."""
         return ReleaseCost(numbers=users * self.domain.dim)
 
     def std(self, users: int) -> float:
@@ -59,7 +55,6 @@ class Clear(TrustedSumProtocol):
         return 0.0
 
     def release_total(self, total: Floats, users: int, source: NoiseSource) -> Estimate:
-        """Return the sum unchanged."""
         return Estimate(total=total, count=users, variance=0.0)
 
 
@@ -77,12 +72,10 @@ class PublicSum(Clear):
 
     @property
     def event(self) -> NothingEvent:
-        """Nothing private is released."""
         return NothingEvent()
 
     @property
     def observers(self) -> tuple[tuple[str, str], ...]:
-        """Everybody sees the statistics."""
         return (("everybody", "the sum, and every statistic in it"),)
 
 
@@ -98,16 +91,13 @@ class ClearRows(Clear):
 
     @cached_property
     def analyzer(self) -> PlainRowsAnalyzer:
-        """Returns every row."""
         return PlainRowsAnalyzer(domain=self.domain)
 
     @property
     def sums_only(self) -> bool:
-        """False: the estimate holds every row."""
         return False
 
     def law(self, statistic: Statistic, source: NoiseSource) -> Estimate:
-        """Return the rows."""
         return Estimate(total=statistic.rows(), count=statistic.users, variance=0.0)
 
 
@@ -121,7 +111,6 @@ class PlainSumAnalyzer(Analyzer):
     domain: Domain
 
     def analyze(self, state: None, view: MixerState, source: NoiseSource) -> tuple[None, Estimate]:
-        """Sum rows of shape (..., users, dim) to shape (..., dim)."""
         if view.numbers.dtype != np.int64:
             return state, Estimate(total=np.sum(view.numbers, axis=-2), count=view.users, variance=0.0)
         high, rest = sum_plain_statistics(view.numbers, self.domain)
@@ -133,7 +122,6 @@ class PlainRowsAnalyzer(PlainSumAnalyzer):
     """Returns the rows."""
 
     def analyze(self, state: None, view: MixerState, source: NoiseSource) -> tuple[None, Estimate]:
-        """Return the rows, shape (..., users, dim)."""
         rows = np.asarray(view.numbers, dtype=float)
         if view.numbers.dtype == np.int64:  # steps, from a secure source
             rows = rows * exact_sums.finest_step(self.domain.reach) + self.domain.origin

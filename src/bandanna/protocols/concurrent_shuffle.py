@@ -182,17 +182,14 @@ class ConcurrentShuffle(StreamProtocol):
 
     @property
     def local_event(self) -> CompositionEvent | ClearEvent:
-        """What all shufflers together see of one user."""
         return batch_tree.local_levels_event(self.domain, self.noises, self.coins)
 
     @property
     def exposed(self) -> float:
-        """Probability with which one of the shufflers learns something with certainty."""
         return batch_tree.levels_exposure(self.domain, self.noises, self.coins)
 
     @property
     def observers(self) -> tuple[tuple[str, str], ...]:
-        """A shuffler sees the counts for its level."""
         shufflers = "the shuffler" if self.shufflers == 1 else f"each of the {self.shufflers} shufflers"
         return (
             (shufflers, describe_shuffler_view(self.coins, "counts for its level", "statistic")),
@@ -201,23 +198,19 @@ class ConcurrentShuffle(StreamProtocol):
 
     @cached_property
     def device(self) -> LevelRandomizers:
-        """Sends one message to each shuffler."""
         return level_device(self.domain, self.noises, self.coins)
 
     @cached_property
     def mixer(self) -> LevelMixer:
-        """The shufflers, one per level."""
         return level_mixer(self.domain, self.noises, self.coins)
 
     @cached_property
     def analyzer(self) -> TreeSumAnalyzer:
-        """Averages full batches with their parts."""
         levels = tuple(make_level_analyzer(self.domain, noise) for noise in self.noises)
         return TreeSumAnalyzer(tree=self.tree, levels=levels, weights=self.weights, dim=self.domain.dim)
 
     @property
     def bits_per_user(self) -> int:
-        """Bits of the messages to all shufflers together, as integer counts."""
         return level_message_bits(self.noises, self.domain, self.coins)
 
     def draws(self, users: int) -> ReleaseCost:
@@ -252,15 +245,12 @@ class ConcurrentShuffle(StreamProtocol):
         return float(np.sqrt(np.max(self.prefix_variance(self.tree.worst_steps))))
 
     def begin(self, replicates: tuple[int, ...] = ()) -> ConcurrentState:
-        """Return empty shufflers and no release."""
         return ConcurrentState(held=self.mixer.empty(replicates), sums=self.analyzer.begin(replicates))
 
     def parted(self, state: ConcurrentState) -> tuple[LevelMixerState, tuple[Floats, ...]]:
-        """Split into the shufflers' and the analyzer's part."""
         return state.held, state.sums
 
     def joined(self, held: LevelMixerState, analyzed: tuple[Floats, ...]) -> ConcurrentState:
-        """Join the shufflers' and the analyzer's part."""
         return ConcurrentState(held=held, sums=analyzed)
 
     def check_users(self, state: ConcurrentState, users: int) -> None:
@@ -375,7 +365,6 @@ class LevelMixer(Mixer):
 
     @property
     def length(self) -> int:
-        """k blocks."""
         return len(self.levels) * self.domain.dim
 
     @cached_property
@@ -401,17 +390,14 @@ class LevelMixer(Mixer):
         return np.asarray(np.any(found, axis=0))
 
     def check_range(self, messages: Messages) -> None:
-        """Check each block with the mixer of its level."""
         for level, block in zip(self.levels, self._blocks(messages), strict=True):
             level.check_range(block)
 
     def empty(self, replicates: tuple[int, ...] = ()) -> LevelMixerState:
-        """Return empty shufflers."""
         totals = tuple(np.zeros((*replicates, self.domain.dim), dtype=np.int64) for _ in self.levels)
         return LevelMixerState(users=0, totals=totals, owed=(0,) * len(self.levels))
 
     def add(self, held: LevelMixerState, messages: Messages) -> LevelMixerState:
-        """Add users of one lowest batch, (..., users, k dim)."""
         check_replicates(messages, held.totals[0].shape[:-1])
         pairs = zip(held.totals, self._blocks(messages), strict=True)
         totals = tuple(before + block.sum(axis=-2) for before, block in pairs)
@@ -441,13 +427,11 @@ class LevelMixer(Mixer):
         )
 
     def forget(self, held: LevelMixerState) -> LevelMixerState:
-        """Empty the full shufflers."""
         if not (full := self.full(held.users)):
             return held
         return replace(held, totals=(*map(np.zeros_like, held.totals[:full]), *held.totals[full:]))
 
     def split_portions(self, held: LevelMixerState, messages: Messages) -> Iterator[Messages]:
-        """Yield the messages, cut where lowest batches fill."""
         for start, stop in cut_spans(held.users, messages.shape[-2], self.sizes[0]):
             yield messages[..., start:stop, :]
 
@@ -502,7 +486,6 @@ class TreeSumAnalyzer(Analyzer):
     dim: int
 
     def begin(self, replicates: tuple[int, ...] = ()) -> Sums:
-        """Return zero sums."""
         return tuple(np.zeros((*replicates, self.dim)) for _ in self.levels)
 
     def analyze(self, state: Sums, view: FullBatches, source: NoiseSource) -> tuple[Sums, Estimate]:

@@ -98,17 +98,14 @@ class CentralContinual(TrustedServerProtocol, StreamProtocol):
 
     @cached_property
     def event(self) -> ContinualEvent:
-        """The whole stream as one event, all participations included."""
         return continual_event(self.domain, self.factorisation, self.noise_std, self.participations)
 
     @property
     def observers(self) -> tuple[tuple[str, str], ...]:
-        """The server is trusted."""
         return (("the trusted server", "every user's statistic"), ("the public", "all noisy prefix sums"))
 
     @cached_property
     def analyzer(self) -> PrefixSumAnalyzer:
-        """Adds the sums and the noise."""
         return PrefixSumAnalyzer(domain=self.domain, mechanism=self.mechanism)
 
     def draws(self, users: int) -> ReleaseCost:
@@ -133,7 +130,6 @@ class CentralContinual(TrustedServerProtocol, StreamProtocol):
         return self.mixer.empty(state.stream.total.shape[:-1]), state
 
     def joined(self, held: MixerState, analyzed: ContinualState) -> ContinualState:
-        """Return the analyzer's state, which is all there is."""
         return analyzed
 
     def check_users(self, state: ContinualState, users: int) -> None:
@@ -142,7 +138,6 @@ class CentralContinual(TrustedServerProtocol, StreamProtocol):
             raise InvalidArgument("state", type(state).__name__, "what begin() or the last release returned")
 
     def law(self, state: ContinualState, statistic: Statistic, source: NoiseSource) -> tuple[ContinualState, Estimate]:
-        """Release the step with a faster sum that has rounding errors."""
         total = statistic.total() - statistic.users * self.domain.origin
         return self.analyzer.step(state, total, statistic.users, source)
 
@@ -179,7 +174,6 @@ class PrefixSumAnalyzer(Analyzer):
     mechanism: ContinualGaussian
 
     def begin(self, replicates: tuple[int, ...] = ()) -> ContinualState:
-        """Return the state before the first step."""
         return ContinualState(stream=self.mechanism.begin(replicates), count=0)
 
     def analyze(self, state: ContinualState, view: MixerState, source: NoiseSource) -> tuple[ContinualState, Estimate]:

@@ -75,16 +75,13 @@ class CentralGaussian(TrustedSumProtocol):
 
     @property
     def event(self) -> GaussianEvent:
-        """One Gaussian release."""
         return self.mechanism.event
 
     @cached_property
     def analyzer(self) -> NoisySumAnalyzer:
-        """Adds the rows and the noise."""
         return NoisySumAnalyzer(domain=self.domain, mechanism=self.mechanism)
 
     def std(self, users: int) -> float:
-        """Return `noise_std`, the same for every batch size."""
         return self.noise_std
 
     @cached_property
@@ -104,7 +101,6 @@ class CentralGaussian(TrustedSumProtocol):
             raise InvalidArgument("horizon", horizon, allowed)
 
     def release_total(self, total: Floats, users: int, source: NoiseSource) -> Estimate:
-        """Add noise to the sum."""
         return add_gaussian_noise(total, users, self.mechanism, source)
 
 
@@ -124,7 +120,6 @@ class GaussianReports(BatchProtocol):
         return GaussianMechanism(std=self.noise_std, sensitivity=self.domain.sensitivity, dim=self.domain.dim)
 
     def draws(self, users: int) -> ReleaseCost:
-        """Noise on every number of every report."""
         return ReleaseCost(gaussians=users * self.domain.dim, numbers=users * self.domain.dim)
 
     def std(self, users: int) -> float:
@@ -133,16 +128,13 @@ class GaussianReports(BatchProtocol):
 
     @cached_property
     def device(self) -> NoisyVector:
-        """Adds noise to the statistic."""
         return gaussian_device(self.domain, self.mechanism)
 
     @cached_property
     def analyzer(self) -> ReportSumAnalyzer:
-        """Adds the reports."""
         return ReportSumAnalyzer(domain=self.domain, mechanism=self.mechanism)
 
     def law(self, statistic: Statistic, source: NoiseSource) -> Estimate:
-        """Draw one Gaussian for the whole batch."""
         return sample_sum(statistic.total(), statistic.users, self.mechanism, source)
 
 
@@ -174,17 +166,14 @@ class LocalGaussian(GaussianReports):
 
     @property
     def event(self) -> GaussianEvent:
-        """One report."""
         return self.mechanism.event
 
     @property
     def observers(self) -> tuple[tuple[str, str], ...]:
-        """The server is not trusted."""
         return (("the server", "every user's noisy report"),)
 
     @cached_property
     def mixer(self) -> GatheringMixer:
-        """Keeps the reports."""
         return GatheringMixer(domain=self.domain, std=self.noise_std, grid=self.mechanism.step)
 
 
@@ -226,17 +215,14 @@ class ShuffleGaussian(GaussianReports):
 
     @cached_property
     def event(self) -> ShuffledGaussianEvent | ClearEvent:
-        """One shuffled batch."""
         return shuffle_gaussian_event(self.mechanism.event, self.batch)
 
     @property
     def local_event(self) -> GaussianEvent:
-        """One report, as in the local model."""
         return self.mechanism.event
 
     @property
     def observers(self) -> tuple[tuple[str, str], ...]:
-        """The shuffler is trusted to forget who sent which report."""
         return (
             ("the shuffler", "every user's noisy report"),
             ("the analyzer and the public", "the reports of a batch in random order"),
@@ -253,7 +239,6 @@ class ShuffleGaussian(GaussianReports):
 
     @cached_property
     def mixer(self) -> SortingMixer:
-        """Forgets who sent which report."""
         return SortingMixer(domain=self.domain, least=self.batch, std=self.noise_std, grid=self.mechanism.step)
 
 
@@ -299,7 +284,6 @@ class NoisySumAnalyzer(Analyzer):
     mechanism: GaussianMechanism
 
     def analyze(self, state: None, view: MixerState, source: NoiseSource) -> tuple[None, Estimate]:
-        """Estimate the sum from rows (..., users, dim)."""
         total, rest = sum_plain_statistics(view.numbers, self.domain)
         released = self.mechanism.release(total, source, rest=rest) + view.users * self.domain.origin
         return state, Estimate(total=released, count=view.users, variance=self.mechanism.variance)

@@ -88,21 +88,17 @@ class CentralLaplace(TrustedSumProtocol):
 
     @property
     def event(self) -> DiscreteLaplaceEvent:
-        """One discrete Laplace release."""
         return self.mechanism.event
 
     @cached_property
     def analyzer(self) -> LatticeSumAnalyzer:
-        """Adds, rounds and noises."""
         return LatticeSumAnalyzer(domain=self.domain, step=self.step, mechanism=self.mechanism)
 
     @property
     def laplace(self) -> tuple[float, float]:
-        """`scale` and h."""
         return self.scale, self.step
 
     def std(self, users: int) -> float:
-        """Return the standard deviation, the same for every batch size."""
         return self.step * math.sqrt(self.mechanism.variance)
 
     def check_users(self, users: int) -> None:
@@ -111,7 +107,6 @@ class CentralLaplace(TrustedSumProtocol):
             raise InvalidArgument("batch", users, f"at most {most} users on a lattice of {self.steps} steps")
 
     def release_total(self, total: Floats, users: int, source: NoiseSource) -> Estimate:
-        """Add noise to the sum."""
         self.check_users(users)
         offset = users * self.domain.origin
         counts = np.rint((total - offset) / self.step).astype(np.int64)
@@ -130,7 +125,6 @@ class LatticeSumAnalyzer(Analyzer):
     mechanism: DiscreteLaplaceMechanism
 
     def analyze(self, state: None, view: MixerState, source: NoiseSource) -> tuple[None, Estimate]:
-        """Estimate the sum from rows (..., users, dim)."""
         counts = count_grid_steps(*sum_plain_statistics(view.numbers, self.domain), self.step)
         return state, self.estimate(counts, view.users, source)
 

@@ -147,21 +147,17 @@ class SummingMixer(Mixer):
             raise_invalid_message("messages", messages, wrong, f"counts from 0 to {_format_largest(self.largest)}")
 
     def empty(self, replicates: tuple[int, ...] = ()) -> MixerState:
-        """Return zero totals."""
         return MixerState(users=0, numbers=np.zeros((*replicates, self.domain.dim), dtype=np.int64))
 
     def add(self, held: MixerState, messages: Messages) -> MixerState:
-        """Add messages (..., users, dim) to totals (..., dim)."""
         check_replicates(messages, held.numbers.shape[:-1])
         return MixerState(users=held.users + messages.shape[-2], numbers=held.numbers + np.sum(messages, axis=-2))
 
     def close(self, held: MixerState) -> MixerState:
-        """Return the totals."""
         check_enough_users(self.least, held.users)
         return held
 
     def forget(self, held: MixerState) -> MixerState:
-        """Return zero totals."""
         return self.empty(held.numbers.shape[:-1])
 
 
@@ -190,7 +186,6 @@ class CountingMixer(SummingMixer):
 
     @cached_property
     def largest(self) -> Ints:
-        """Largest count of each coordinate, with the coins of the device."""
         return self.encoded if self.coins == "mixer" else self.encoded + self.noise.trials
 
     def check_range(self, messages: Messages) -> None:
@@ -239,7 +234,6 @@ class CountingMixer(SummingMixer):
         return MixerState(users=held.users, numbers=held.numbers + coins, drawn=True)
 
     def close(self, held: MixerState) -> MixerState:
-        """Return the totals with their noise."""
         if self.coins == "mixer" and not held.drawn:
             raise InvalidArgument("held", "a batch without its noise", "what `drawn` returned: this mixer draws it")
         return super().close(held)
@@ -284,11 +278,9 @@ class GatheringMixer(Mixer):
         return low - more, high + more
 
     def empty(self, replicates: tuple[int, ...] = ()) -> MixerState:
-        """Return zero rows."""
         return MixerState(users=0, numbers=np.zeros((*replicates, 0, self.domain.dim), dtype=np.int64))
 
     def add(self, held: MixerState, messages: Messages) -> MixerState:
-        """Append rows."""
         check_replicates(messages, held.numbers.shape[:-2])
         if not held.users:
             return MixerState(users=messages.shape[-2], numbers=messages)
@@ -298,12 +290,10 @@ class GatheringMixer(Mixer):
         return MixerState(users=rows.shape[-2], numbers=rows)
 
     def close(self, held: MixerState) -> MixerState:
-        """Return the rows."""
         check_enough_users(self.least, held.users)
         return held
 
     def forget(self, held: MixerState) -> MixerState:
-        """Return zero rows."""
         return self.empty(held.numbers.shape[:-2])
 
 

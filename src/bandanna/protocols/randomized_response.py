@@ -50,7 +50,6 @@ class RandomizedResponseProtocol(BatchProtocol):
 
     @property
     def event(self) -> DiscreteLaplaceEvent:
-        """One answer."""
         return self.mechanism.event
 
     @property
@@ -88,22 +87,18 @@ class LocalBits(RandomizedResponseProtocol):
 
     @property
     def observers(self) -> tuple[tuple[str, str], ...]:
-        """The server is not trusted."""
         return (("the server and the public", "one randomized bit per user"),)
 
     @cached_property
     def device(self) -> RandomizedBit:
-        """Randomizes one bit."""
         return bit_device(self.mechanism)
 
     @cached_property
     def mixer(self) -> BitCountingMixer:
-        """Counts answers."""
         return BitCountingMixer(domain=self.domain)
 
     @cached_property
     def analyzer(self) -> BitResponseAnalyzer:
-        """Debiases the count."""
         return BitResponseAnalyzer(mechanism=self.mechanism)
 
     def std(self, users: int) -> float:
@@ -111,7 +106,6 @@ class LocalBits(RandomizedResponseProtocol):
         return math.sqrt(validation.integer("users", users) * self.mechanism.variance)
 
     def law(self, statistic: Statistic, source: NoiseSource) -> Estimate:
-        """Draw the number of ones as two binomials."""
         return self.analyzer.estimate(sample_ones(statistic, self.mechanism, source), statistic.users)
 
 
@@ -147,22 +141,18 @@ class LocalSigns(RandomizedResponseProtocol):
 
     @property
     def observers(self) -> tuple[tuple[str, str], ...]:
-        """The server is not trusted."""
         return (("the server and the public", "a public vector and one randomized bit per user"),)
 
     @cached_property
     def device(self) -> RandomizedSign:
-        """Randomizes the sign and sends the vector."""
         return RandomizedSign(domain=self.domain, lie=self.mechanism.lie)
 
     @cached_property
     def mixer(self) -> GatheringMixer:
-        """Keeps every answer."""
         return GatheringMixer(domain=self.domain)
 
     @cached_property
     def analyzer(self) -> SignResponseAnalyzer:
-        """Debiases the sum."""
         return SignResponseAnalyzer(domain=self.domain, mechanism=self.mechanism)
 
     def std(self, users: int) -> float:
@@ -223,7 +213,6 @@ class SignResponseAnalyzer(Analyzer):
     mechanism: RandomizedResponse
 
     def analyze(self, state: None, view: MixerState, source: NoiseSource) -> tuple[None, Estimate]:
-        """Estimate the sum from rows (..., users, dim)."""
         rows = view.numbers
         told = np.sum(rows, axis=-2) if rows.dtype != np.int64 else sum(sum_plain_statistics(rows, self.domain))
         largest = view.users * sign_variance(self.mechanism) * self.domain.bound**2

@@ -122,17 +122,14 @@ class ShuffleBinomial(BatchProtocol):
 
     @cached_property
     def event(self) -> BinomialEvent:
-        """What the analyzer sees of one batch."""
         return vector_sum_event(self.domain, self.noise, self.coins)
 
     @property
     def local_event(self) -> BinomialEvent | ClearEvent:
-        """What the shuffler sees of one user."""
         return local_vector_event(self.domain, self.noise, self.coins)
 
     @property
     def exposed(self) -> float:
-        """Probability with which the shuffler learns something with certainty."""
         return exposure_delta(self.domain, self.noise, self.coins)
 
     @property
@@ -145,22 +142,18 @@ class ShuffleBinomial(BatchProtocol):
 
     @cached_property
     def device(self) -> BinomialCounts | RoundedCounts:
-        """Sends integer counts."""
         return vector_device(self.domain, self.noise, self.coins)
 
     @cached_property
     def mixer(self) -> VectorMixer:
-        """Forwards totals only."""
         return VectorMixer(domain=self.domain, least=self.batch, noise=self.noise, coins=self.coins)
 
     @cached_property
     def analyzer(self) -> VectorSumAnalyzer:
-        """Recentres and rescales totals."""
         return VectorSumAnalyzer(domain=self.domain, noise=self.noise)
 
     @property
     def bits_per_user(self) -> int:
-        """Bits of one integer per coordinate, large enough for the largest count."""
         return sum(int(most).bit_length() for most in largest_counts(self.noise, self.domain, self.coins))
 
     @property
@@ -169,7 +162,6 @@ class ShuffleBinomial(BatchProtocol):
         return int(sum(int(most) for most in largest_counts(self.noise, self.domain, self.coins)))
 
     def draws(self, users: int) -> ReleaseCost:
-        """Coins on every number of every message, or on every total."""
         dim, each = self.domain.dim, count_words(self.noise.trials)
         words = dim * count_words(users * self.noise.trials) if self.coins == "mixer" else users * dim * each
         return ReleaseCost(words=words, numbers=users * dim)
@@ -185,11 +177,9 @@ class ShuffleBinomial(BatchProtocol):
 
     @property
     def rounds_each_row(self) -> bool:
-        """True: each statistic is rounded to the lattice at random."""
         return True
 
     def law(self, statistic: Statistic, source: NoiseSource) -> Estimate:
-        """Draw the noise of a whole batch as one binomial per coordinate."""
         totals = sample_totals(statistic, self.noise.for_users(statistic.users), self.domain, source)
         return self.analyzer.estimate(totals, statistic.users)
 
@@ -229,7 +219,6 @@ class VectorMixer(CountingMixer):
 
     @cached_property
     def encoded(self) -> Ints:
-        """ceil(s (upper - lower))."""
         return randomizers.compute_largest_counts(self.noise.scale, self.domain).astype(np.int64)
 
 
@@ -254,7 +243,6 @@ class VectorSumAnalyzer(Analyzer):
     noise: BinomialNoise
 
     def analyze(self, state: None, view: MixerState, source: NoiseSource) -> tuple[None, Estimate]:
-        """Estimate the sum from totals (..., dim)."""
         return state, self.estimate(np.asarray(view.numbers, dtype=np.int64), view.users)
 
     def estimate(self, totals: Ints, users: int) -> Estimate:

@@ -82,17 +82,14 @@ class ShuffleBits(BatchProtocol):
 
     @cached_property
     def event(self) -> BinomialEvent:
-        """What the analyzer sees of one batch."""
         return bit_sum_event(self.noise, self.coins)
 
     @property
     def local_event(self) -> BinomialEvent | ClearEvent:
-        """What the shuffler sees of one user."""
         return local_bit_event(self.noise, self.coins)
 
     @property
     def exposed(self) -> float:
-        """Probability with which the shuffler is sure of the bit."""
         return bit_exposure_delta(self.noise, self.coins)
 
     @property
@@ -105,17 +102,14 @@ class ShuffleBits(BatchProtocol):
 
     @cached_property
     def device(self) -> RepeatedBits | RoundedCounts:
-        """Sends the number of ones."""
         return bit_sum_device(self.noise, self.coins)
 
     @cached_property
     def mixer(self) -> BitMixer:
-        """Forwards totals only."""
         return BitMixer(domain=self.domain, least=self.batch, noise=self.noise, coins=self.coins)
 
     @cached_property
     def analyzer(self) -> BitSumAnalyzer:
-        """Recentres and rescales totals."""
         return BitSumAnalyzer(noise=self.noise)
 
     @property
@@ -129,7 +123,6 @@ class ShuffleBits(BatchProtocol):
         return int(self.mixer.largest[0])
 
     def draws(self, users: int) -> ReleaseCost:
-        """Coins on every bit, or on the total."""
         drawn = self.coins == "mixer"
         words = count_words(users * self.noise.trials) if drawn else users * count_words(self.noise.trials)
         return ReleaseCost(words=words, numbers=users)
@@ -144,7 +137,6 @@ class ShuffleBits(BatchProtocol):
         check_enough_users(self.batch, users)
 
     def law(self, statistic: Statistic, source: NoiseSource) -> Estimate:
-        """Draw the noise of a whole batch as one binomial."""
         totals = sample_bit_totals(statistic, self.noise.for_users(statistic.users), source)
         return self.analyzer.estimate(totals, statistic.users)
 
@@ -175,7 +167,6 @@ class BitMixer(CountingMixer):
 
     @property
     def encoded(self) -> Ints:
-        """c."""
         return np.array([int(self.noise.scale)], dtype=np.int64)
 
     def check_range(self, messages: Messages) -> None:

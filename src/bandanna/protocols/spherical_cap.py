@@ -99,41 +99,33 @@ class LocalUnit(BatchProtocol):
 
     @property
     def event(self) -> CapEvent:
-        """One direction."""
         return self.mechanism.event
 
     @property
     def observers(self) -> tuple[tuple[str, str], ...]:
-        """The server is not trusted."""
         return (("the server and the public", "one random direction per user"),)
 
     @cached_property
     def device(self) -> CapRandomizer:
-        """Sends the direction."""
         return cap_device(self.domain, self.mechanism)
 
     @cached_property
     def mixer(self) -> DirectionMixer:
-        """Keeps directions."""
         return DirectionMixer(domain=self.domain, steps=self.steps)
 
     @cached_property
     def analyzer(self) -> DirectionSumAnalyzer:
-        """Adds the directions and rescales the sum."""
         return DirectionSumAnalyzer(domain=self.domain, mechanism=self.mechanism)
 
     @property
     def bits_per_user(self) -> int:
-        """Bits of one integer per coordinate."""
         return self.domain.dim * (2 * self.mixer.largest).bit_length()
 
     @property
     def rounds_each_row(self) -> bool:
-        """True: each statistic is rounded to the sphere."""
         return True
 
     def draws(self, users: int) -> ReleaseCost:
-        """The candidates of every user."""
         pairs = (self.domain.dim + 1) // 2
         return ReleaseCost(words=3 * users * self.candidates * pairs, numbers=users * self.domain.dim)
 
@@ -154,7 +146,6 @@ class LocalUnit(BatchProtocol):
         return math.sqrt(validation.integer("users", users) * variance) * self.domain.ball[1]
 
     def law(self, statistic: Statistic, source: NoiseSource) -> Estimate:
-        """Draw each user's angle and direction, without candidates."""
         return self.analyzer.estimate(sample_directions(statistic, self.event, source), statistic.users)
 
 
@@ -200,7 +191,6 @@ class DirectionSumAnalyzer(Analyzer):
     mechanism: PrivUnit
 
     def analyze(self, state: None, view: MixerState, source: NoiseSource) -> tuple[None, Estimate]:
-        """Estimate the sum from messages (..., users, dim)."""
         high, rest = exact_sum(normalize_messages(np.asarray(view.numbers, dtype=np.int64)), 1.0)
         return state, self.estimate(high + rest, view.users)
 

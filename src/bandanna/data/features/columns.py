@@ -338,7 +338,6 @@ class RangeColumn(Column):
 
     @property
     def features(self) -> list[str]:
-        """Return the name of the column."""
         return [self.name]
 
     @property
@@ -384,7 +383,6 @@ class OneHotColumn(Column):
 
     @property
     def features(self) -> list[str]:
-        """Return a name for each category."""
         return [f"{self.name}={value}" for value in self.values] + [f"{self.name} other"] * self._others
 
     @property
@@ -430,12 +428,10 @@ class HashColumn(Column):
 
     @property
     def features(self) -> list[str]:
-        """Return a name for each bucket."""
         return [f"{self.name}#{bucket}" for bucket in range(self.buckets)]
 
     @property
     def width(self) -> int:
-        """Return the number of buckets."""
         return self.buckets
 
     def fill(self, raw: RawColumn, out: Floats) -> Counts:

@@ -240,7 +240,6 @@ class DifferenceLaw(EstimateLaw):
         return self._joined(self.first.stderr, self.second.stderr, 1.0)
 
     def limits(self, z: float) -> tuple[float, float]:
-        """Combine the ends of both laws."""
         (low, high), (least, most) = self.first.limits(z), self.second.limits(z)
         down = self._joined(self.first.estimate - low, most - self.second.estimate, z)
         up = self._joined(high - self.first.estimate, self.second.estimate - least, z)
