@@ -21,7 +21,6 @@ from bandanna.errors import InvalidArgument, InvalidStatistic
 from bandanna.mechanisms.continual import ContinualGaussian
 from bandanna.privacy import gdp
 from bandanna.privacy.factorisation import factorise
-from bandanna.protocols import gaussian
 from bandanna.protocols.gaussian import CentralGaussian, LocalGaussian, NoisySumAnalyzer
 from bandanna.protocols.mixers import sum_plain_statistics
 from bandanna.types import Floats, Ints
@@ -77,7 +76,7 @@ class Local(LocalGaussian):
     @cached_property
     def device(self) -> NoisyVector:
         """Bare."""
-        return Bare(**vars(gaussian.gaussian_device(self.domain, self.mechanism)))
+        return Bare(**vars(super().device))
 
 
 class Raw(ContinualGaussian):

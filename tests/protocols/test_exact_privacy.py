@@ -27,8 +27,9 @@ from bandanna.device.noise import FastNoise
 from bandanna.privacy import accountant
 from bandanna.privacy.budgets import ApproxDP
 from bandanna.privacy.calibration import BinomialNoise
-from bandanna.protocols import shuffle_binomial
 from bandanna.protocols.shuffle_binomial import ShuffleBinomial
+
+from . import unary_form
 
 Array = NDArray[Any]
 Pair = tuple[Array, Array]  # a law and its neighbour, on one support
@@ -279,8 +280,8 @@ def test_shuffled_bits_tell_exactly_the_totals(users: int, trials: int) -> None:
         seen: Counter[bytes] = Counter()
         for sent in unary_messages(np.array(counts)[:, None], noise, domain):
             orders = math.factorial(users * length)
-            mixed = shuffle_binomial.shuffle_bits([np.broadcast_to(sent, (orders, users, length))], Scripted())
-            assert np.all(shuffle_binomial.sum_shuffled_bits(mixed) == sum(counts))
+            mixed = unary_form.shuffle_labelled_bits([np.broadcast_to(sent, (orders, users, length))], Scripted())
+            assert np.all(unary_form.sum_shuffled_bits(mixed) == sum(counts))
             seen.update(row.tobytes() for row in mixed[0])
         assert len(seen) == math.comb(users * length, sum(counts))
         assert len(set(seen.values())) == 1
@@ -291,7 +292,7 @@ def unary_messages(counts: Array, noise: BinomialNoise, domain: Domain) -> list[
     own = []
     for count in counts:
         orders = math.factorial(int(noise.trials + 1))
-        (bits,) = shuffle_binomial.expand_counts(np.broadcast_to(count[None], (orders, 1)), noise, domain, Scripted())
+        (bits,) = unary_form.expand_counts(np.broadcast_to(count[None], (orders, 1)), noise, domain, Scripted())
         assert np.all(bits.sum(axis=-1) == count)
         own.append(bits)  # (orders, length)
     return [np.stack(choice) for choice in itertools.product(*own)]

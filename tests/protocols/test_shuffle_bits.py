@@ -20,8 +20,9 @@ from bandanna.device.noise import FastNoise, SecureNoise
 from bandanna.errors import InsecureSource, InvalidArgument, InvalidStatistic
 from bandanna.privacy.budgets import ApproxDP
 from bandanna.privacy.calibration import BinomialNoise
-from bandanna.protocols import shuffle_bits
 from bandanna.protocols.shuffle_bits import ShuffleBits
+
+from . import unary_form
 
 BUDGET, DRAWS = ApproxDP(epsilon=1.0, delta=1e-5), 40_000
 BITS = np.array([[1.0], [0.0], [1.0], [1.0], [0.0]])
@@ -75,7 +76,7 @@ def test_privacy_is_tight() -> None:
 def test_unary_messages_say_the_same() -> None:
     protocol = ShuffleBits(noise=BinomialNoise(scale=3.0, trials=12, users=5))
     counts = protocol.device.message(protocol.admit(BITS), fast(4))
-    bits = shuffle_bits.expand_ones(counts, protocol.noise, fast(5))
+    bits = unary_form.expand_ones(counts, protocol.noise, fast(5))
     assert bits.shape == (5, 15)
     assert np.array_equal(bits.sum(axis=-1), counts[:, 0])
     assert protocol.unary_bits_per_user == 15

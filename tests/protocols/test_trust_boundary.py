@@ -146,7 +146,7 @@ def test_every_party_of_a_protocol_has_its_role(sources: dict[str, str]) -> None
 @pytest.mark.parametrize(
     ("code", "role"),
     [
-        ("class Rogue(Analyzer):\n    def analyze(self, state):\n        return gaussian_device(state)\n", "analyzer"),
+        ("class Rogue(Analyzer):\n    def analyze(self, state):\n        return vector_device(state)\n", "analyzer"),
         ("class Rogue(Analyzer):\n    def analyze(self, state):\n        return helper(state)\n", "analyzer"),
         ("# Analyzer\n\n\ndef rogue(state):\n    return helper(state)\n", "analyzer"),
         ("class Rogue(Mixer):\n    randomizer: NoisyVector\n", "mixer"),
@@ -159,7 +159,8 @@ def test_a_role_that_runs_the_code_of_another_is_reported(sources: dict[str, str
     synthetic = (
         "from bandanna.device.randomizers import NoisyVector, encode_on_lattice\n"
         "from bandanna.protocols import gaussian\n"
-        "from bandanna.protocols.gaussian import SortingMixer, gaussian_device\n"
+        "from bandanna.protocols.gaussian import SortingMixer\n"
+        "from bandanna.protocols.shuffle_binomial import vector_device\n"
         "from bandanna.protocols.mixers import Analyzer, Mixer\n\n\n"
         f"def helper(state):\n    return NoisyVector(state)\n\n\n{code}"
     )

@@ -18,11 +18,20 @@ from bandanna.device.base import Device, Messages
 from bandanna.device.domain import Bits, Domain, Estimate, Statistic
 from bandanna.device.noise import NoiseSource, ReleaseCost, check_noise_source
 from bandanna.device.randomizers import PlainVector
+from bandanna.device.samplers import count_words
 from bandanna.errors import InsecureSource, InvalidArgument
 from bandanna.privacy.budgets import ApproxDP, Budget
+from bandanna.privacy.calibration import BinomialNoise
 from bandanna.privacy.events import Event
 from bandanna.privacy.guarantee import Guarantee, compute_guarantee
-from bandanna.protocols.mixers import Analyzer, GatheringMixer, Mixer
+from bandanna.protocols.mixers import (
+    COIN_SOURCES,
+    Analyzer,
+    GatheringMixer,
+    Mixer,
+    check_enough_users,
+    describe_shuffler_view,
+)
 from bandanna.types import Floats
 
 FLOAT_BITS = 64
@@ -50,9 +59,7 @@ class Protocol(ABC):
     name: ClassVar[str]
     trust: ClassVar[str]
     composed: ClassVar[bool] = True  # an event for each participation; False: one event covers all of them
-    hides_group_size: ClassVar[bool] = (
-        False  # a sum tells nothing of how many are in it, at a Gaussian price for any number
-    )
+    hides_group_size: ClassVar[bool] = False  # True: a sum hides how many users are in it, at a Gaussian price
 
     def __post_init__(self) -> None:
         check_domain(self.domain)
@@ -191,6 +198,50 @@ class BatchProtocol(Protocol):
 
     def check_users(self, users: int) -> None:
         """Refuse a batch of fewer users than the noise is calibrated for. By default any size is allowed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShuffledCountsProtocol(BatchProtocol):
+    """A batch protocol whose shuffler adds integer counts with binomial noise.
+
+    Parameters
+    ----------
+    noise
+        Lattice and coins, calibrated for `noise.users` users.
+    coins
+        Who draws the coins, as in `CountingMixer`. Totals and price are the same. With "mixer", the shuffler sees
+        every statistic and is trusted to draw, and a hostile client cannot pass off chosen numbers as noise.
+    """
+
+    noise: BinomialNoise
+    coins: str = "device"
+
+    trust: ClassVar[str] = "shuffle"
+    seen: ClassVar[tuple[str, str, str]] = ("counts", "statistic", "the totals of a batch")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        validation.integer("batch", self.noise.users, least=2)
+        validation.one_of("coins", self.coins, COIN_SOURCES)
+
+    @property
+    def batch(self) -> int:
+        """Least number of users in a batch."""
+        return self.noise.users
+
+    @property
+    def observers(self) -> tuple[tuple[str, str], ...]:
+        counts, statistic, totals = self.seen
+        view = describe_shuffler_view(self.coins, counts, statistic)
+        return (("the shuffler", view), ("the analyzer and the public", totals))
+
+    def draws(self, users: int) -> ReleaseCost:
+        dim, trials = self.domain.dim, self.noise.trials
+        words = count_words(users * trials) if self.coins == "mixer" else users * count_words(trials)
+        return ReleaseCost(words=dim * words, numbers=users * dim)
+
+    def check_users(self, users: int) -> None:
+        check_enough_users(self.batch, users)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -251,13 +251,6 @@ def local_levels_event(
     return CompositionEvent(events=tuple(level_event(domain, noise, users=1) for noise in noises))
 
 
-def levels_exposure(domain: Domain, noises: Sequence[BinomialNoise], coins: str = "device") -> float:
-    """Return the largest probability, over the levels, with which a shuffler learns something with certainty."""
-    if isinstance(domain, Bits):
-        return max(shuffle_bits.bit_exposure_delta(noise, coins) for noise in noises)
-    return max(shuffle_binomial.exposure_delta(domain, noise, coins) for noise in noises)
-
-
 # Choice of the tree
 
 

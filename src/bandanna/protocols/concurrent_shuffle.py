@@ -12,18 +12,17 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bandanna import validation
-from bandanna.device.base import Device, Messages
+from bandanna.device.base import Messages
 from bandanna.device.domain import Bits, Domain, Estimate, Statistic
 from bandanna.device.linear_report import drop_isometry
 from bandanna.device.noise import NoiseSource, ReleaseCost
 from bandanna.device.randomizers import LevelRandomizers, level_source
-from bandanna.device.samplers import count_words
 from bandanna.errors import InvalidArgument, InvalidStatistic
 from bandanna.numeric import trees
 from bandanna.privacy.budgets import Budget
-from bandanna.privacy.calibration import BinomialNoise, bit_std
+from bandanna.privacy.calibration import BinomialNoise
 from bandanna.privacy.events import ClearEvent, CompositionEvent
-from bandanna.protocols import batch_tree, shuffle_binomial, shuffle_bits
+from bandanna.protocols import batch_tree
 from bandanna.protocols.base import StreamProtocol, check_domain, check_path, stated_delta
 from bandanna.protocols.batch_tree import BatchTree, node_variances, plan_tree
 from bandanna.protocols.mixers import (
@@ -39,14 +38,13 @@ from bandanna.protocols.mixers import (
     draw_batch_coins,
 )
 from bandanna.protocols.shuffle_binomial import (
-    VectorMixer,
+    ShuffleBinomial,
     VectorSumAnalyzer,
     encode_groups,
     encode_small_groups,
     encode_sums,
-    largest_counts,
 )
-from bandanna.protocols.shuffle_bits import BitMixer, BitSumAnalyzer
+from bandanna.protocols.shuffle_bits import BitSumAnalyzer, ShuffleBits
 from bandanna.storage.encoding import stored_as
 from bandanna.types import Bools, Floats, Ints
 
@@ -103,15 +101,12 @@ class ConcurrentShuffle(StreamProtocol):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        validation.one_of("coins", self.coins, COIN_SOURCES)
         if self.participations != 1:
             raise InvalidArgument("participations", self.participations, "1: a returning user may be in a batch twice")
         if tuple(noise.users for noise in self.noises) != self.tree.sizes:
             sizes = tuple(noise.users for noise in self.noises)
             raise InvalidArgument("noises", sizes, f"one for each level, for batches of {self.tree.sizes}")
-        if isinstance(self.domain, Bits):
-            for noise in self.noises:
-                shuffle_bits.check_bit_noise(noise)
+        _ = self.levels
 
     @classmethod
     def calibrate(
@@ -165,6 +160,13 @@ class ConcurrentShuffle(StreamProtocol):
         delta = stated_delta(budget)
         return cls(domain=domain, tree=tree, noises=noises, averaging=average, delta=delta, coins=coins)
 
+    @cached_property
+    def levels(self) -> tuple[ShuffleBinomial | ShuffleBits, ...]:
+        """The protocol of each level's batches."""
+        if isinstance(self.domain, Bits):
+            return tuple(ShuffleBits(noise=noise, coins=self.coins) for noise in self.noises)
+        return tuple(ShuffleBinomial(domain=self.domain, noise=noise, coins=self.coins) for noise in self.noises)
+
     @property
     def shufflers(self) -> int:
         """Number of shufflers, k."""
@@ -186,7 +188,7 @@ class ConcurrentShuffle(StreamProtocol):
 
     @property
     def exposed(self) -> float:
-        return batch_tree.levels_exposure(self.domain, self.noises, self.coins)
+        return max(level.exposed for level in self.levels)
 
     @property
     def observers(self) -> tuple[tuple[str, str], ...]:
@@ -198,38 +200,37 @@ class ConcurrentShuffle(StreamProtocol):
 
     @cached_property
     def device(self) -> LevelRandomizers:
-        return level_device(self.domain, self.noises, self.coins)
+        return LevelRandomizers(domain=self.domain, levels=tuple(level.device for level in self.levels))
 
     @cached_property
     def mixer(self) -> LevelMixer:
-        return level_mixer(self.domain, self.noises, self.coins)
+        return LevelMixer(domain=self.domain, levels=tuple(level.mixer for level in self.levels))
 
     @cached_property
     def analyzer(self) -> TreeSumAnalyzer:
-        levels = tuple(make_level_analyzer(self.domain, noise) for noise in self.noises)
+        levels = tuple(level.analyzer for level in self.levels)
         return TreeSumAnalyzer(tree=self.tree, levels=levels, weights=self.weights, dim=self.domain.dim)
 
     @property
     def bits_per_user(self) -> int:
-        return level_message_bits(self.noises, self.domain, self.coins)
+        return sum(level.bits_per_user for level in self.levels)
 
     def draws(self, users: int) -> ReleaseCost:
         """Coins on every number of every message, or on the totals of all levels."""
-        dim = self.domain.dim
-        if self.coins == "mixer":
-            words = sum(count_words(noise.users * noise.trials) for noise in self.noises)
-        else:
-            words = users * sum(count_words(noise.trials) for noise in self.noises)
-        return ReleaseCost(words=dim * words, numbers=users * dim * self.shufflers)
+        words = sum(level.draws(level.batch if self.coins == "mixer" else users).words for level in self.levels)
+        return ReleaseCost(words=words, numbers=users * self.domain.dim * self.shufflers)
 
     def level_stds(self) -> tuple[float, ...]:
         """Return the standard deviation of a batch's own release on each level, rounding included."""
-        return tuple(bit_std(noise) if isinstance(self.domain, Bits) else noise.std() for noise in self.noises)
+        return tuple(level.std(level.batch) for level in self.levels)
 
     @cached_property
     def weights(self) -> LevelWeights:
-        """How a batch is combined with its parts, and its variance then."""
-        return compute_level_weights(self.tree, self.level_stds(), averaging=self.averaging)
+        """Variances of batches' estimates, and weights of their own releases: v_j / w_j, or 1 without averaging."""
+        releases = [std**2 for std in self.level_stds()]
+        variances = node_variances(self.tree, releases, self.averaging)
+        shares = (v / w if self.averaging else 1.0 for v, w in zip(variances, releases, strict=True))
+        return LevelWeights(variances=tuple(variances), own=tuple(shares))
 
     def prefix_variance(self, users: ArrayLike) -> Floats:
         """Return the variance of each coordinate of the estimate after `users` users."""
@@ -282,7 +283,9 @@ class ConcurrentShuffle(StreamProtocol):
         for part in self._parts(held.users, statistic):
             added = encode_levels(part, self.noises, self.domain, source)
             check_replicates(part.values, held.totals[0].shape[:-1])
-            held = add_users(held, part.users, added)
+            totals = tuple(before + more for before, more in zip(held.totals, added, strict=True))
+            owed = tuple(owed + part.users for owed in held.owed)
+            held = LevelMixerState(users=held.users + part.users, totals=totals, owed=owed)
             held = settle_coins(held, self.noises, source, levels=self.mixer.full(held.users))
             sums, held = self.analyzer.taken(sums, self.mixer.close(held)), self.mixer.forget(held)
         return ConcurrentState(held=held, sums=sums), self.analyzer.estimate(sums, held.users)
@@ -329,25 +332,6 @@ class ConcurrentShuffle(StreamProtocol):
         values = statistic.rows()
         for start, stop in cut_spans(users, values.shape[-2], low):
             yield self.domain.sealed(values[..., start:stop, :], clipped=np.zeros_like(statistic.clipped))
-
-
-# Randomizer
-
-
-def level_device(domain: Domain, noises: Sequence[BinomialNoise], coins: str = "device") -> LevelRandomizers:
-    """Return the device: integer counts for each level, with fresh rounding and coins, in k blocks of `dim`."""
-    return LevelRandomizers(domain=domain, levels=tuple(_level(domain, noise, coins) for noise in noises))
-
-
-def _level(domain: Domain, noise: BinomialNoise, coins: str) -> Device:
-    if isinstance(domain, Bits):
-        return shuffle_bits.bit_sum_device(noise, coins)
-    return shuffle_binomial.vector_device(domain, noise, coins)
-
-
-def level_message_bits(noises: Sequence[BinomialNoise], domain: Domain, coins: str = "device") -> int:
-    """Return the bits of the messages to all shufflers together, as integers that hold the largest counts."""
-    return sum(int(most).bit_length() for noise in noises for most in largest_counts(noise, domain, coins))
 
 
 # Mixer
@@ -440,13 +424,6 @@ class LevelMixer(Mixer):
         return (messages[..., start : start + dim] for start in range(0, self.length, dim))
 
 
-def level_mixer(domain: Domain, noises: Sequence[BinomialNoise], coins: str = "device") -> LevelMixer:
-    """Return the shufflers of all levels."""
-    kind = BitMixer if isinstance(domain, Bits) else VectorMixer
-    levels = tuple(kind(domain=domain, least=one.users, noise=one, coins=coins) for one in noises)
-    return LevelMixer(domain=domain, levels=levels)
-
-
 def cut_spans(users: int, more: int, low: int) -> Iterator[tuple[int, int]]:
     """Yield `more` users after `users` as spans that end where batches of `low` users fill."""
     return pairwise([0, *range(low - users % low, more, low), more])
@@ -461,14 +438,6 @@ class LevelWeights:
 
     variances: tuple[float, ...]
     own: tuple[float, ...]
-
-
-def compute_level_weights(tree: BatchTree, stds: Sequence[float], *, averaging: bool) -> LevelWeights:
-    """Compute the weights v_j / w_j from the standard deviations of the releases; 1 without averaging."""
-    releases = [std**2 for std in stds]
-    variances = node_variances(tree, releases, averaging)
-    shares = (v / w if averaging else 1.0 for v, w in zip(variances, releases, strict=True))
-    return LevelWeights(variances=tuple(variances), own=tuple(shares))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -518,11 +487,6 @@ class TreeSumAnalyzer(Analyzer):
         return np.asarray(self.weights.variances)
 
 
-def make_level_analyzer(domain: Domain, noise: BinomialNoise) -> VectorSumAnalyzer | BitSumAnalyzer:
-    """Return the analyzer of one level's batches."""
-    return BitSumAnalyzer(noise=noise) if isinstance(domain, Bits) else VectorSumAnalyzer(domain=domain, noise=noise)
-
-
 def merge_release(sums: Sums, level: int, release: Floats, own: Sequence[float]) -> Sums:
     """Return the sums of maximal batches after a batch of `level` (from 0) was released; its parts are taken out."""
     following = list(sums)
@@ -552,12 +516,6 @@ def encode_levels(
     return encode_groups(statistic.values, statistic.counts, noises, domain, source)
 
 
-def add_users(held: LevelMixerState, users: int, added: Sequence[Ints]) -> LevelMixerState:
-    """Return the state with more users, whose coins are owed."""
-    totals = tuple(before + more for before, more in zip(held.totals, added, strict=True))
-    return LevelMixerState(users=held.users + users, totals=totals, owed=tuple(owed + users for owed in held.owed))
-
-
 def settle_coins(
     held: LevelMixerState, noises: Sequence[BinomialNoise], source: NoiseSource, *, levels: int
 ) -> LevelMixerState:
@@ -578,12 +536,6 @@ def settle_coins(
 def draw_coins(users: int, noise: BinomialNoise, shape: tuple[int, ...], source: NoiseSource) -> Ints:
     """Draw the coins of `users` users, Bin(m b, 1/2)."""
     return source.binomial(trials=users * noise.trials, probability=noise.probability, size=shape)
-
-
-def sample_level_totals(statistic: Statistic, noise: BinomialNoise, domain: Domain, source: NoiseSource) -> Ints:
-    """Draw the total of a whole batch of one level, (..., dim)."""
-    (added,) = encode_levels(statistic, [noise], domain, source)
-    return np.asarray(added + draw_coins(noise.users, noise, added.shape, source))
 
 
 def estimate_prefixes(
@@ -660,10 +612,9 @@ def release_level(
         rows = values[..., start * size : stop * size, :].reshape(*replicates, stop - start, size, dim)
         if path == "law":
             domain, noise = device.domain, analyzer.levels[level].noise
-            totals = sample_level_totals(
-                domain.sealed(rows, clipped=np.zeros(rows.shape[:-2], dtype=np.int64)), noise, domain, source
-            )
-            view = MixerState(users=size, numbers=totals)
+            batch = domain.sealed(rows, clipped=np.zeros(rows.shape[:-2], dtype=np.int64))
+            (added,) = encode_levels(batch, [noise], domain, source)
+            view = MixerState(users=size, numbers=added + draw_coins(noise.users, noise, added.shape, source))
         else:
             own, one = level_source(source, level), mixer.levels[level]
             messages = device.levels[level].encode(rows, own)

@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bandanna import validation
 from bandanna.device.base import Messages
@@ -27,9 +26,9 @@ from bandanna.privacy.calibration import (
     report_std,
     shuffled_report_std,
 )
-from bandanna.privacy.events import ClearEvent, GaussianEvent, ShuffledGaussianEvent
+from bandanna.privacy.events import ClearEvent, Event, GaussianEvent, ShuffledGaussianEvent
 from bandanna.privacy.prices import gaussian_price
-from bandanna.protocols.base import BatchProtocol, TrustedSumProtocol, check_domain, stated_delta
+from bandanna.protocols.base import BatchProtocol, Protocol, TrustedSumProtocol, check_domain, stated_delta
 from bandanna.protocols.mixers import Analyzer, GatheringMixer, MixerState, check_enough_users, sum_plain_statistics
 from bandanna.storage.encoding import stored_as
 from bandanna.types import Floats
@@ -37,9 +36,29 @@ from bandanna.types import Floats
 _TAIL = 1e-280  # of discrete noise, per coordinate of a report: next to nothing, even times the largest e^epsilon
 
 
+@dataclass(frozen=True, kw_only=True)
+class GaussianProtocol(Protocol):
+    """A protocol with Gaussian noise of standard deviation `noise_std`, on a sum or on each report."""
+
+    noise_std: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        validation.set_validated(self, validation.positive, "noise_std")
+
+    @cached_property
+    def mechanism(self) -> GaussianMechanism:
+        """Sampler and price of the noise."""
+        return GaussianMechanism(std=self.noise_std, sensitivity=self.domain.sensitivity, dim=self.domain.dim)
+
+    @property
+    def event(self) -> Event:
+        return self.mechanism.event
+
+
 @stored_as("CentralGaussian")
 @dataclass(frozen=True, kw_only=True)
-class CentralGaussian(TrustedSumProtocol):
+class CentralGaussian(GaussianProtocol, TrustedSumProtocol):
     """sum_i x_i + N(0, std^2 I): a trusted server sums the statistics and adds the noise.
 
     Privacy: mu = sqrt(M) Delta_2 / std for M participations in separate batches.
@@ -50,15 +69,9 @@ class CentralGaussian(TrustedSumProtocol):
         Standard deviation of the noise.
     """
 
-    noise_std: float
-
     name: ClassVar[str] = "central_gaussian"
     trust: ClassVar[str] = "central"
     hides_group_size: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        validation.set_validated(self, validation.positive, "noise_std")
 
     @classmethod
     def calibrate(
@@ -67,15 +80,6 @@ class CentralGaussian(TrustedSumProtocol):
         """Find the least noise for the budget; calibration="paper" gives the papers' printed noise."""
         std = calibrate_central_gaussian(domain, budget, participations, calibration)
         return cls(domain=domain, noise_std=std, participations=participations, delta=stated_delta(budget))
-
-    @cached_property
-    def mechanism(self) -> GaussianMechanism:
-        """Sampler and price of the noise."""
-        return GaussianMechanism(std=self.noise_std, sensitivity=self.domain.sensitivity, dim=self.domain.dim)
-
-    @property
-    def event(self) -> GaussianEvent:
-        return self.mechanism.event
 
     @cached_property
     def analyzer(self) -> NoisySumAnalyzer:
@@ -97,27 +101,17 @@ class CentralGaussian(TrustedSumProtocol):
     def check_horizon(self, horizon: int) -> None:
         """Refuse a horizon above `most_users`, for groups of private size: before the group's size is known."""
         if horizon > self.most_users:
-            allowed = f"at most {self.most_users}: a group of all users is the largest that noise as fine as this takes"
+            allowed = f"at most {self.most_users}, because a group of all users has no larger sum on this noise's grid"
             raise InvalidArgument("horizon", horizon, allowed)
 
     def release_total(self, total: Floats, users: int, source: NoiseSource) -> Estimate:
-        return add_gaussian_noise(total, users, self.mechanism, source)
+        noisy = self.mechanism.release(total, source)
+        return Estimate(total=noisy, count=users, variance=self.mechanism.variance)
 
 
 @dataclass(frozen=True, kw_only=True)
-class GaussianReports(BatchProtocol):
-    """sum_i (x_i + N(0, std^2 I)): each device adds noise. Subclasses say who sees the reports."""
-
-    noise_std: float
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        validation.set_validated(self, validation.positive, "noise_std")
-
-    @cached_property
-    def mechanism(self) -> GaussianMechanism:
-        """Sampler and price of the noise on one report."""
-        return GaussianMechanism(std=self.noise_std, sensitivity=self.domain.sensitivity, dim=self.domain.dim)
+class GaussianReports(GaussianProtocol, BatchProtocol):
+    """sum_i (x_i + N(0, std^2 I)): each device adds noise. Subclasses state who sees the reports."""
 
     def draws(self, users: int) -> ReleaseCost:
         return ReleaseCost(gaussians=users * self.domain.dim, numbers=users * self.domain.dim)
@@ -128,14 +122,17 @@ class GaussianReports(BatchProtocol):
 
     @cached_property
     def device(self) -> NoisyVector:
-        return gaussian_device(self.domain, self.mechanism)
+        return NoisyVector(domain=self.domain, std=self.mechanism.std, grid=self.mechanism.step)
 
     @cached_property
     def analyzer(self) -> ReportSumAnalyzer:
         return ReportSumAnalyzer(domain=self.domain, mechanism=self.mechanism)
 
     def law(self, statistic: Statistic, source: NoiseSource) -> Estimate:
-        return sample_sum(statistic.total(), statistic.users, self.mechanism, source)
+        """Draw sum_i x_i + N(0, users std^2 I): a sum of independent Gaussians is one Gaussian."""
+        variance = statistic.users * self.mechanism.variance
+        noisy = source.gaussian(statistic.total(), std=math.sqrt(variance), grid=self.mechanism.step)
+        return Estimate(total=noisy, count=statistic.users, variance=variance)
 
 
 @stored_as("LocalGaussian")
@@ -165,10 +162,6 @@ class LocalGaussian(GaussianReports):
         return cls(domain=domain, noise_std=std, participations=participations, delta=stated_delta(budget))
 
     @property
-    def event(self) -> GaussianEvent:
-        return self.mechanism.event
-
-    @property
     def observers(self) -> tuple[tuple[str, str], ...]:
         return (("the server", "every user's noisy report"),)
 
@@ -180,10 +173,10 @@ class LocalGaussian(GaussianReports):
 @stored_as("ShuffleGaussian")
 @dataclass(frozen=True, kw_only=True)
 class ShuffleGaussian(GaussianReports):
-    """The local protocol with a shuffler (P_Amp of paper 000): it forgets the order of the reports of a batch.
+    """The local protocol with a shuffler that hides the order of the reports of a batch (P_Amp of paper 000).
 
     Privacy: the analyzer's view by amplification (`shuffle_gaussian_event`), the shuffler's by the local Gaussian
-    mechanism. Kept as a baseline: the binomial vector sum needs less noise at every setting.
+    mechanism. A baseline: the binomial vector sum needs less noise at every setting.
 
     Parameters
     ----------
@@ -229,25 +222,15 @@ class ShuffleGaussian(GaussianReports):
         )
 
     def std(self, users: int) -> float:
-        """Return sqrt(users) times `noise_std`, for the calibrated batch or a larger one."""
         check_enough_users(self.batch, users)
         return super().std(users)
 
     def check_users(self, users: int) -> None:
-        """Refuse batches smaller than the calibrated one."""
         check_enough_users(self.batch, users)
 
     @cached_property
     def mixer(self) -> SortingMixer:
         return SortingMixer(domain=self.domain, least=self.batch, std=self.noise_std, grid=self.mechanism.step)
-
-
-# Randomizer
-
-
-def gaussian_device(domain: Domain, mechanism: GaussianMechanism) -> NoisyVector:
-    """Return the device: it adds fresh N(0, std^2 I) noise for every user, on the grid of the mechanism."""
-    return NoisyVector(domain=domain, std=mechanism.std, grid=mechanism.step)
 
 
 # Mixer
@@ -258,19 +241,14 @@ def gaussian_device(domain: Domain, mechanism: GaussianMechanism) -> NoisyVector
 class SortingMixer(GatheringMixer):
     """Forwards the reports of a batch in sorted order, so that the view depends only on the set of reports.
 
-    A sorted batch says as much as one in random order: each can be made from the other. So the shuffler needs no
-    randomness.
+    A sorted batch and one in random order determine each other's distribution, so the shuffler needs no randomness.
     """
 
     def close(self, held: MixerState) -> MixerState:
         """Return the rows, sorted by the first number, then by the second, and so on."""
-        return replace(super().close(held), numbers=sort_rows(held.numbers))
-
-
-def sort_rows(reports: Messages) -> Messages:
-    """Sort rows lexicographically, (..., users, dim), in each replicate separately."""
-    order = np.lexsort(np.moveaxis(reports, -1, 0)[::-1])  # (..., users)
-    return np.take_along_axis(reports, order[..., None], axis=-2)
+        rows: Messages = super().close(held).numbers  # (..., users, dim)
+        order = np.lexsort(np.moveaxis(rows, -1, 0)[::-1])  # (..., users), in each replicate separately
+        return replace(held, numbers=np.take_along_axis(rows, order[..., None], axis=-2))
 
 
 # Analyzers
@@ -289,11 +267,6 @@ class NoisySumAnalyzer(Analyzer):
         return state, Estimate(total=released, count=view.users, variance=self.mechanism.variance)
 
 
-def add_gaussian_noise(total: Floats, users: int, mechanism: GaussianMechanism, source: NoiseSource) -> Estimate:
-    """Return an estimate from a total of shape (..., dim) by adding noise."""
-    return Estimate(total=mechanism.release(total, source), count=users, variance=mechanism.variance)
-
-
 @dataclass(frozen=True, kw_only=True)
 class ReportSumAnalyzer(Analyzer):
     """Adds reports; steps of the grid are added as integers."""
@@ -303,24 +276,14 @@ class ReportSumAnalyzer(Analyzer):
 
     def analyze(self, state: None, view: MixerState, source: NoiseSource) -> tuple[None, Estimate]:
         """Estimate the sum from rows (..., users, dim). The variance is `users` times that of a report."""
+        if view.numbers.dtype != np.int64:
+            total = np.sum(view.numbers, axis=-2)
+        else:
+            high, rest = sum_steps(np.asarray(view.numbers, dtype=np.int64))
+            steps = high * self.mechanism.step + rest * self.mechanism.step
+            total = steps + view.numbers.shape[-2] * self.domain.origin
         variance = view.users * self.mechanism.variance
-        return state, Estimate(total=self._total(view.numbers), count=view.users, variance=variance)
-
-    def _total(self, reports: Messages) -> Floats:
-        if reports.dtype != np.int64:
-            return np.asarray(np.sum(reports, axis=-2))
-        high, rest = sum_steps(reports.astype(np.int64))
-        steps = high * self.mechanism.step + rest * self.mechanism.step
-        return np.asarray(steps + reports.shape[-2] * self.domain.origin)
-
-
-# Law
-
-
-def sample_sum(total: NDArray[np.float64], users: int, mechanism: GaussianMechanism, source: NoiseSource) -> Estimate:
-    """Draw sum_i x_i + N(0, users std^2 I), shape (..., dim): a sum of independent Gaussians is one Gaussian."""
-    noisy = source.gaussian(total, std=math.sqrt(users * mechanism.variance), grid=mechanism.step)
-    return Estimate(total=noisy, count=users, variance=users * mechanism.variance)
+        return state, Estimate(total=np.asarray(total), count=view.users, variance=variance)
 
 
 # Privacy

@@ -16,9 +16,8 @@ from bandanna import validation
 from bandanna.device import randomizers
 from bandanna.device.domain import Domain, Estimate, Statistic
 from bandanna.device.linear_report import LinearReport, drop_isometry
-from bandanna.device.noise import NoiseSource, ReleaseCost
+from bandanna.device.noise import NoiseSource
 from bandanna.device.randomizers import BinomialCounts, RoundedCounts
-from bandanna.device.samplers import count_words
 from bandanna.errors import CommunicationWarning
 from bandanna.privacy.budgets import Budget
 from bandanna.privacy.calibration import (
@@ -29,29 +28,27 @@ from bandanna.privacy.calibration import (
     subtract_refusals,
 )
 from bandanna.privacy.events import BinomialEvent, ClearEvent
-from bandanna.protocols.base import BatchProtocol, check_domain, stated_delta
+from bandanna.protocols.base import ShuffledCountsProtocol, check_domain, stated_delta
 from bandanna.protocols.mixers import (
     COIN_SOURCES,
     Analyzer,
     CountingMixer,
     MixerState,
     check_enough_users,
-    describe_shuffler_view,
 )
 from bandanna.storage.encoding import stored_as
-from bandanna.types import Bools, Floats, Ints
+from bandanna.types import Floats, Ints
 
 _AT_ONCE = 1 << 17  # numbers of several lattices
 
 
 @stored_as("ShuffleBinomial")
 @dataclass(frozen=True, kw_only=True)
-class ShuffleBinomial(BatchProtocol):
-    """Each user sends, per coordinate, the statistic on a lattice plus Bin(b, 1/2); the analyzer sees the totals of a
-    batch.
+class ShuffleBinomial(ShuffledCountsProtocol):
+    """Sum of noisy counts: each user sends, per coordinate, the statistic on a lattice plus Bin(b, 1/2).
 
-    The totals say as much as the labelled bits in random order of the paper's protocol: bits with one label are
-    exchangeable.
+    The totals of a batch carry as much information as the labelled bits in random order of the paper's protocol, since
+    bits with one label are exchangeable.
 
     Privacy: Theorem A for Bin(B b, 1/2), with the price of rounding; within 2 % of the central mechanism's noise.
 
@@ -61,22 +58,11 @@ class ShuffleBinomial(BatchProtocol):
         Lattice and coins, calibrated for `noise.users` users.
     coins
         "device": each device adds its own. "checked": as "device", and the shuffler refuses counts that honest devices
-        hardly ever send; this is priced (proofs.md A.9). "mixer": devices send rounded statistics, and the
-        shuffler adds the Bin(n b, 1/2) of all n users when it closes a batch. Totals and price stay the same, but the
-        shuffler sees every statistic and is trusted to draw. A hostile client then cannot pass off chosen numbers as
-        noise.
+        hardly ever send; this is priced (calibration.md A.9). "mixer": devices send rounded statistics, and the
+        shuffler adds Bin(n b, 1/2) when it closes a batch of n users.
     """
 
-    noise: BinomialNoise
-    coins: str = "device"
-
     name: ClassVar[str] = "shuffle_binomial"
-    trust: ClassVar[str] = "shuffle"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        validation.integer("batch", self.noise.users, least=2)
-        validation.one_of("coins", self.coins, COIN_SOURCES)
 
     @classmethod
     def calibrate(
@@ -115,11 +101,6 @@ class ShuffleBinomial(BatchProtocol):
             )
         return protocol
 
-    @property
-    def batch(self) -> int:
-        """Least number of users in a batch."""
-        return self.noise.users
-
     @cached_property
     def event(self) -> BinomialEvent:
         return vector_sum_event(self.domain, self.noise, self.coins)
@@ -131,14 +112,6 @@ class ShuffleBinomial(BatchProtocol):
     @property
     def exposed(self) -> float:
         return exposure_delta(self.domain, self.noise, self.coins)
-
-    @property
-    def observers(self) -> tuple[tuple[str, str], ...]:
-        """The shuffler is trusted to add and to forget, and with coins="mixer" to draw the noise."""
-        return (
-            ("the shuffler", describe_shuffler_view(self.coins, "counts", "statistic")),
-            ("the analyzer and the public", "the totals of a batch"),
-        )
 
     @cached_property
     def device(self) -> BinomialCounts | RoundedCounts:
@@ -161,19 +134,10 @@ class ShuffleBinomial(BatchProtocol):
         """Number of labelled bits in the paper's form of the same message."""
         return int(sum(int(most) for most in largest_counts(self.noise, self.domain, self.coins)))
 
-    def draws(self, users: int) -> ReleaseCost:
-        dim, each = self.domain.dim, count_words(self.noise.trials)
-        words = dim * count_words(users * self.noise.trials) if self.coins == "mixer" else users * dim * each
-        return ReleaseCost(words=words, numbers=users * dim)
-
     def std(self, users: int) -> float:
         """Return sqrt(n b p (1-p) + n/4) / s for n >= B users, rounding included."""
         check_enough_users(self.batch, users)
         return self.noise.for_users(users).std()
-
-    def check_users(self, users: int) -> None:
-        """Refuse batches smaller than the calibrated one."""
-        check_enough_users(self.batch, users)
 
     @property
     def rounds_each_row(self) -> bool:
@@ -200,15 +164,6 @@ def largest_counts(noise: BinomialNoise, domain: Domain, coins: str = "device") 
     return np.asarray(randomizers.compute_largest_counts(noise.scale, domain).astype(np.int64) + own)
 
 
-def expand_counts(counts: Ints, noise: BinomialNoise, domain: Domain, source: NoiseSource) -> list[Bools]:
-    """Write counts in unary: per coordinate, (..., users, length) bits in random order, of which `count` are 1."""
-    bits = []
-    for k, length in enumerate(largest_counts(noise, domain)):
-        order = source.permutation(int(length), size=counts.shape[:-1])  # (..., users, length)
-        bits.append(order < counts[..., k, None])
-    return bits
-
-
 # Mixer
 
 
@@ -220,16 +175,6 @@ class VectorMixer(CountingMixer):
     @cached_property
     def encoded(self) -> Ints:
         return randomizers.compute_largest_counts(self.noise.scale, self.domain).astype(np.int64)
-
-
-def shuffle_bits(bits: list[Bools], source: NoiseSource) -> list[Bools]:
-    """Return the bits of a batch with one label in random order, (..., users, length) -> (..., users * length)."""
-    mixed = []
-    for labelled in bits:
-        flat = labelled.reshape(*labelled.shape[:-2], -1)
-        order = source.permutation(flat.shape[-1], size=flat.shape[:-1])
-        mixed.append(np.take_along_axis(flat, order, axis=-1))
-    return mixed
 
 
 # Analyzer
@@ -248,18 +193,9 @@ class VectorSumAnalyzer(Analyzer):
     def estimate(self, totals: Ints, users: int) -> Estimate:
         """Estimate the sum of `users` users from their totals."""
         noise = self.noise.for_users(users)
-        return Estimate(total=decode_totals(totals, noise, self.domain), count=users, variance=noise.std() ** 2)
-
-
-def decode_totals(totals: Ints, noise: BinomialNoise, domain: Domain) -> Floats:
-    """Return (total - B b p) / s + B lower, an unbiased estimate of the sum."""
-    centred = totals - noise.users * noise.trials * noise.probability
-    return np.asarray(centred / noise.scale + noise.users * domain.lower)
-
-
-def sum_shuffled_bits(bits: list[Bools]) -> Ints:
-    """Count the ones per coordinate, (..., users * length) -> (..., dim)."""
-    return np.stack([np.sum(labelled, axis=-1, dtype=np.int64) for labelled in bits], axis=-1)
+        centred = totals - users * noise.trials * noise.probability
+        total = np.asarray(centred / noise.scale + users * self.domain.lower)
+        return Estimate(total=total, count=users, variance=noise.std() ** 2)
 
 
 # Law

@@ -13,30 +13,28 @@ from scipy import special
 from bandanna import validation
 from bandanna.device.base import Messages
 from bandanna.device.domain import Bits, Domain, Estimate, Statistic
-from bandanna.device.noise import NoiseSource, ReleaseCost
+from bandanna.device.noise import NoiseSource
 from bandanna.device.randomizers import RepeatedBits, RoundedCounts
-from bandanna.device.samplers import count_words
 from bandanna.errors import InvalidArgument
 from bandanna.privacy.budgets import Budget
 from bandanna.privacy.calibration import BinomialNoise, bit_event, bit_noise, bit_std, refusal_tail, subtract_refusals
 from bandanna.privacy.events import BinomialEvent, ClearEvent
-from bandanna.protocols.base import BatchProtocol, stated_delta
+from bandanna.protocols.base import ShuffledCountsProtocol, stated_delta
 from bandanna.protocols.mixers import (
     COIN_SOURCES,
     Analyzer,
     CountingMixer,
     MixerState,
     check_enough_users,
-    describe_shuffler_view,
     raise_invalid_message,
 )
 from bandanna.storage.encoding import stored_as
-from bandanna.types import Bools, Ints
+from bandanna.types import Ints
 
 
 @stored_as("ShuffleBits")
 @dataclass(frozen=True, kw_only=True)
-class ShuffleBits(BatchProtocol):
+class ShuffleBits(ShuffledCountsProtocol):
     """Each user sends c copies of its bit and b fair bits; the analyzer sees how many ones a batch sent.
 
         total = c sum_i x_i + Bin(B b, 1/2),      estimate = (total - B b / 2) / c
@@ -54,17 +52,13 @@ class ShuffleBits(BatchProtocol):
     """
 
     domain: Domain = Bits()
-    noise: BinomialNoise
-    coins: str = "device"
 
     name: ClassVar[str] = "shuffle_bits"
-    trust: ClassVar[str] = "shuffle"
+    seen: ClassVar[tuple[str, str, str]] = ("count", "bit", "the total of a batch")
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        validation.integer("batch", self.noise.users, least=2)
         check_bit_noise(self.noise)
-        validation.one_of("coins", self.coins, COIN_SOURCES)
         if not isinstance(self.domain, Bits):
             raise InvalidArgument("domain", self.domain, "Bits()")
 
@@ -74,11 +68,6 @@ class ShuffleBits(BatchProtocol):
         validation.one_of("coins", coins, COIN_SOURCES)
         noise = calibrate_bit_sum(budget, batch, participations, coins)
         return cls(noise=noise, participations=participations, delta=stated_delta(budget), coins=coins)
-
-    @property
-    def batch(self) -> int:
-        """Least number of users in a batch."""
-        return self.noise.users
 
     @cached_property
     def event(self) -> BinomialEvent:
@@ -91,14 +80,6 @@ class ShuffleBits(BatchProtocol):
     @property
     def exposed(self) -> float:
         return bit_exposure_delta(self.noise, self.coins)
-
-    @property
-    def observers(self) -> tuple[tuple[str, str], ...]:
-        """The shuffler is trusted to add and to forget, and with coins="mixer" to draw the noise."""
-        return (
-            ("the shuffler", describe_shuffler_view(self.coins, "count", "bit")),
-            ("the analyzer and the public", "the total of a batch"),
-        )
 
     @cached_property
     def device(self) -> RepeatedBits | RoundedCounts:
@@ -122,19 +103,10 @@ class ShuffleBits(BatchProtocol):
         """Number of bits in the paper's form of the same message."""
         return int(self.mixer.largest[0])
 
-    def draws(self, users: int) -> ReleaseCost:
-        drawn = self.coins == "mixer"
-        words = count_words(users * self.noise.trials) if drawn else users * count_words(self.noise.trials)
-        return ReleaseCost(words=words, numbers=users)
-
     def std(self, users: int) -> float:
         """Return sqrt(n b) / (2 c) for n >= B users."""
         check_enough_users(self.batch, users)
         return bit_std(self.noise.for_users(users))
-
-    def check_users(self, users: int) -> None:
-        """Refuse batches smaller than the calibrated one."""
-        check_enough_users(self.batch, users)
 
     def law(self, statistic: Statistic, source: NoiseSource) -> Estimate:
         totals = sample_bit_totals(statistic, self.noise.for_users(statistic.users), source)
@@ -149,12 +121,6 @@ def bit_sum_device(noise: BinomialNoise, coins: str = "device") -> RepeatedBits 
     if coins == "mixer":
         return RoundedCounts(domain=Bits(), scale=noise.scale)
     return RepeatedBits(copies=int(noise.scale), trials=noise.trials)
-
-
-def expand_ones(ones: Ints, noise: BinomialNoise, source: NoiseSource) -> Bools:
-    """Write the message as c + b single bits in random order: (..., users, 1) -> (..., users, c + b)."""
-    order = source.permutation(int(noise.scale) + noise.trials, size=ones.shape[:-1])
-    return np.asarray(order < ones)
 
 
 # Mixer

@@ -26,7 +26,7 @@ from bandanna.deployment.messages.report import sealing_info
 from bandanna.deployment.messages.share import JobEntry, write_job, write_receipt
 from bandanna.device.domain import Ball, Bits
 from bandanna.privacy.calibration import BinomialNoise
-from bandanna.protocols import concurrent_shuffle
+from bandanna.protocols.concurrent_shuffle import LevelMixer
 from bandanna.protocols.factory import make_mixer_encoding, mix_messages
 from bandanna.protocols.mixers import Mixer
 from bandanna.protocols.shuffle_binomial import VectorMixer
@@ -52,8 +52,7 @@ def bits(users: int) -> Mixer:
 
 def tree() -> Mixer:
     """Batches of 2, 4 and 12."""
-    noises = [BinomialNoise(scale=4.0, trials=12, users=users) for users in (2, 4, 12)]
-    return concurrent_shuffle.level_mixer(Ball(dim=2), noises)
+    return LevelMixer(domain=Ball(dim=2), levels=tuple(vector(users) for users in (2, 4, 12)))  # type: ignore[arg-type]
 
 
 def part(mixer: Mixer, **others: Any) -> Part:
