@@ -1,9 +1,7 @@
-"""docs/deploy.md says what the program does: who sees what, routes, metrics, tables, and the walk through a task."""
+"""docs/deploy.md says what the program does: who sees what, and the walk through a task."""
 
 from __future__ import annotations
 
-import importlib
-import re
 import shlex
 import signal
 import subprocess
@@ -20,74 +18,20 @@ import pytest
 from typer.testing import CliRunner
 
 from bandanna.cli.main import app
-from bandanna.deployment import collector, helper, processes, registrar
-from bandanna.deployment.analyzer import processor
-from bandanna.deployment.messages.report import REASONS
+from bandanna.deployment import processes
 from bandanna.deployment.processes import free_ports
-from bandanna.deployment.task.creation import _RULES, _TOP
 from bandanna.deployment.task.export import verify_folder
-from bandanna.privacy.stores.database import LEDGER_SCHEMA
 
 from ..nursery import _quick_roles as _quick_roles
-from .page import MODELS, PAGE, commands, of_the_example, of_the_models, toml
+from .page import PAGE, commands, of_the_example, toml
 
-ROOT = Path(__file__).parents[2]
 TEXT = PAGE.read_text()
-DEPLOYMENT = ROOT / "src" / "bandanna" / "deployment"
-SOURCES = "\n".join(
-    path.read_text()
-    for path in sorted(DEPLOYMENT.glob("**/*.py"))
-    if not {"dashboard", "client", "task", "messages"} & set(path.relative_to(DEPLOYMENT).parts)
-)
 
 
 def test_who_sees_what_is_what_the_task_says() -> None:
     lines = TEXT.splitlines()
-    for wanted in (*of_the_example(), *of_the_models()):
+    for wanted in of_the_example():
         assert wanted in lines
-    assert len(MODELS) == 7
-
-
-def test_every_table_is_on_the_page() -> None:
-    scripts = [
-        processor.SCHEMA,
-        collector.SCHEMA,
-        LEDGER_SCHEMA,
-        helper.SCHEMA,
-        registrar.SCHEMA,
-    ]
-    tables = {name for script in scripts for name in re.findall(r"create table (?:if not exists )?(\w+)", script)}
-    section = TEXT.partition("## State, table by table")[2].partition("\n## ")[0]
-    assert set(re.findall(r"`(\w+)`", section)) == tables | {"claim"}  # of every database
-
-
-def test_every_metric_is_on_the_page() -> None:
-    routes = importlib.import_module("bandanna.deployment.collector_worker")
-    made = set(re.findall(r"\b(?:Counter|Gauge|Histogram)(?:MetricFamily)?\(\s*\"(\w+)\"", SOURCES)) | set(
-        routes._GAUGES
-    )
-    section = TEXT.partition("## What to watch")[2].partition("**Overload**")[0]
-    rows = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
-    named = {name for row in rows for name in re.findall(r"`(\w+)`", re.sub(r"by `\w+`", "", row))}
-    assert named == made
-
-
-def test_every_route_is_on_the_page() -> None:
-    made = {f"{method} {path}" for method, path in re.findall(r'\("(GET|PUT|POST)", "(/[^"]*)"', SOURCES)}
-    made |= set(re.findall(r'"(PUT /[^"]*)"', SOURCES)) - {"PUT /jobs/{job}"}
-    made |= {f"POST {path}" for path in re.findall(r'\{"(/tasks/[^"]*)": ', SOURCES)}
-    made |= {f"GET {path}" for path in re.findall(r'method="GET", template="([^"]*)"', SOURCES)}
-    section = TEXT.partition("## Routes")[2].partition("\n## ")[0]
-    named = set(re.findall(r"`((?:GET|PUT|POST) /[^`]*)`", section))
-    assert named == made
-
-
-def test_every_reason_and_every_key_is_on_the_page() -> None:
-    for reason in REASONS:
-        assert f"`{reason}`" in TEXT
-    section = TEXT.partition("## The file")[2].partition("\n## ")[0]
-    for key in (*(f"rules.{name}" for name in _RULES), *(set(_TOP) - {"rules"})):
-        assert f"`{key}`" in section or f"`[{key}]`" in section, key
 
 
 @contextmanager
@@ -145,7 +89,7 @@ def test_the_walk_through_a_task_works(
         _until_up(alive, ports)
         crowd, now, exported = map(done, others)
     assert "regret of random play" in crowd
-    assert "Now: " in now
+    assert "releases published" in now
     assert "every signature and the chain are right" in exported
     assert len(verify_folder(tmp_path / "tea-public")[1]) >= 2
 

@@ -1,4 +1,4 @@
-"""The worked example of docs/population.md runs, on a shorter week."""
+"""The worked example of docs/concepts/policy-families.md runs, on a shorter week."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def norm() -> float:
 
 
 def test_noise_of_the_matrices_by_hand() -> None:
-    """n_V or n_H is not that of glm.md 3.5."""
+    """n_V or n_H is not that of paper 003."""
     found = noise_norms(jdp(), MU, "tree", SHARE)
     assert found == (pytest.approx(norm()), pytest.approx(norm() / 4 / math.e))
 
@@ -68,7 +68,7 @@ def excess(u: float, *, std: float, steps: int, failure: float, dim: int = DIM, 
 
 
 def test_constants_by_theory() -> None:
-    """lambda, the calls, gamma, beta and the threshold are those of glm.md 3.5-3.8; nu is of the steps that run."""
+    """lambda, the calls, gamma, beta and the threshold are those of paper 003; nu is of the steps that run."""
     made = paper_constants(jdp(), MU, "tree")
     norms = [norm(), norm() / 4 / math.e]
     log, rho = math.log(HORIZON / FAILURE), MU**2 / 4

@@ -14,16 +14,17 @@ from bandanna.privacy.calibration import likely_reach
 from bandanna.privacy.guarantee import format_rounded_up
 
 TESTS = Path(__file__).parents[1]
-PAGE = (TESTS.parent / "docs" / "concepts" / "threat-model.md").read_text(encoding="utf-8")
-NAMED = re.findall(r"`([\w/]+\.py)::(\w+)`", PAGE)
+DOCS = TESTS.parent / "docs"
+PAGE = (DOCS / "concepts" / "threat-model.md").read_text(encoding="utf-8")
+PLAYED = (DOCS / "appendix" / "threat-tests.md").read_text(encoding="utf-8")
+NAMED = re.findall(r"`([\w/]+\.py)::(\w+)`", PLAYED)
 BUDGET, REPORT = bd.privacy.ApproxDP(epsilon=1.0, delta=1e-5), bd.device.LinearReport(features=5)
 
 
-def lines() -> list[list[str]]:
-    """The cells of the table."""
-    section = PAGE.partition("\n## One table\n")[2].partition("\n## ")[0]
-    rows = [row.strip("|").split(" | ") for row in section.splitlines() if row.startswith("|")]
-    return rows[2:]
+def list_parties(section: str) -> list[str]:
+    """Return the first cells of the table of a section of the threat model."""
+    text = PAGE.partition(f"\n## {section}\n")[2].partition("\n## ")[0]
+    return [line.strip("| ").partition(" | ")[0] for line in text.splitlines() if line.startswith("|")][2:]
 
 
 @pytest.mark.parametrize(("path", "name"), sorted(set(NAMED)))
@@ -32,13 +33,13 @@ def test_a_test_that_the_page_names_is_there(path: str, name: str) -> None:
     assert name in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
 
 
-def test_every_line_of_the_table_names_a_test() -> None:
-    rows = lines()
-    assert len(rows) > 20
-    for row in rows:
-        assert len(row) == 4, row[0]
-        assert re.fullmatch(r"`[\w/]+\.py::\w+`(, `[\w/]+\.py::\w+`)*", row[3].strip()), row[0]
-    assert len(re.findall(r"\.py\b", PAGE)) == len(NAMED)  # nothing is named without its function
+def test_every_party_has_its_tests() -> None:
+    parties = list_parties("Single parties") + list_parties("Pairs")
+    assert len(parties) == len(set(parties)) > 20
+    rows = dict(re.findall(r"^\| (.+?) \| (`.+`) \|$", PLAYED, re.MULTILINE))
+    assert [party for party in parties if party not in rows] == []
+    for names in rows.values():
+        assert re.fullmatch(r"`[\w/]+\.py::\w+`(<br>`[\w/]+\.py::\w+`)*", names), names
 
 
 def test_numbers_of_the_page_are_the_librarys() -> None:

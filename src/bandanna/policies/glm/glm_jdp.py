@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 #
 # They belong to mu, where mu^2 is the sum of the squared prices of matrices and estimates (`parts_mu`).
 #
-# Theory (glm.md 3.5-3.8): with n_V and n_H bounds on the noise of V and H in norm for all rounds, M the self-
+# Theory (paper 003): with n_V and n_H bounds on the noise of V and H in norm for all rounds, M the self-
 # concordance constant, z = `failure`:
 #
 #     lambda  = max(d log(T/z)/R^2, 6 n_V, 6 n_H),                               of both matrices and of the losses
@@ -170,7 +170,7 @@ def _radius(policy: GLMPolicy[Any], regulariser: float) -> float:
 
 
 def tuned_constants(policy: GLMPolicy[Any], mu: float, mechanism: str) -> GLMJDPConstants:
-    """Ours, by trial on instances that are not the paper's (docs/glm.md): nothing of them is proven but the privacy.
+    """Ours, by trial on instances that are not the paper's (papers.md): nothing of them is proven but the privacy.
 
     Criterion I at 1/(lambda_V + 0.3 kappa): it fires until V exceeds the regulariser that the noise asks for by 0.3
     kappa in every direction, whatever lambda_V is.
@@ -411,7 +411,7 @@ class GLMJDP(GLMJDPBase[GLMJDPState]):
 
     privacy    bd.central(epsilon=..., delta=...) or bd.central(rho=...); its `mechanism` is that of the continual
                release: "blt", or "tree" as in the paper
-    preset     "tuned": constants and Newton steps of ours, disclosed in docs/glm.md; "greedy": the same without
+    preset     "tuned": constants and Newton steps of ours, disclosed in papers.md; "greedy": the same without
                criterion I; "paper": constants by theory and the gradient steps of Lemma U.4
     constants  all of them at once, in place of a preset's
     pricing    "joint", or "separate": as if worst cases of leaf and gradients could meet, with more noise

@@ -171,7 +171,7 @@ def calibrate_glm_sdp(
 # because they are of the same x (0.4), and what rounding adds. Unlike in the paper nothing rests on a high-probability
 # event, and what a user sends is calibrated exactly instead of by the printed constants.
 #
-# Constants (`preset`): "tuned", ours and disclosed in docs/glm.md - warm-up T^{2/3}, lambda twice the noise's bound,
+# Constants (`preset`): "tuned", ours and disclosed in papers.md - warm-up T^{2/3}, lambda twice the noise's bound,
 # Newton steps with the released matrix, bounds from the law of the noise and a `width` that is not a theorem's;
 # "paper": the theorem's form, gamma = 30 R S sqrt(d log T) + S sqrt(lambda) + sqrt(2(1 + MS) nu), lambda also of the
 # losses and nu the excess loss after the `steps` that run (`descent`; Lemma U.3's number of steps is not run), for the

@@ -1,0 +1,1 @@
+"""Tools of the repository: generated parts of the documentation, and the linter for words."""
