@@ -1,6 +1,6 @@
-"""How a device chooses an arm from a public snapshot: scores, ties, draws from a posterior, and probabilities.
+"""Selection of an arm from a public snapshot: scores, ties, posterior draws and probabilities.
 
-Arms are tied if their index is the largest in single precision (`numeric.linalg.find_best_arms`).
+Arms are tied if their scores are the largest in single precision (`numeric.linalg.find_best_arms`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _CERTAIN.setflags(write=False)
 class Choice:
     """The arm of each device, and the probability with which the policy chose it. R = replicate axes.
 
-    groups: the index into `Execution.retained_groups` under which the runner keeps a device's row; None: the first.
+    `groups` is the index into `Execution.retained_groups` under which the runner keeps a device's row; None: the first.
     """
 
     actions: Ints  # (*R, n)
@@ -67,7 +67,7 @@ def make_certain_choice(actions: Ints, groups: Ints | None = None) -> Choice:
 def compute_optimistic_scores(theta: Floats, inverse: Floats, radius: float, contexts: Floats) -> Floats:
     """Return <x, theta> + radius |x|_{V^{-1}} for every arm: (*R, rounds, K, d) -> (*R, rounds, K).
 
-    One product for each round, never one for all: a user's numbers do not depend on the other users.
+    Each round has its own product, so a user's numbers do not depend on the other users.
     """
     return score_by_columns(make_score_columns(theta, inverse, radius), contexts)
 
@@ -130,8 +130,8 @@ def explore_choice(
 ) -> Choice:
     """Return the choice, or with probability `share` any arm, with the probability of both together.
 
-    chance: the probability with which the policy itself takes given arms, (*R, n) -> (*R, n); by default it takes only
-    the arm that it chose.
+    `chance` gives the probability with which the policy takes an arm, (*R, n) -> (*R, n); by default only the chosen
+    one.
     """
     if not share:
         return choice
@@ -152,7 +152,7 @@ class PosteriorDraw(ABC):
         shared:  theta = mean + L z,                     score_k = <x_k, theta>
         own:     score_k = <x_k, mean_k> + |L_k^T x_k| z_k,   distributed as <x_k, theta_k>, theta_k = mean_k + L_k z
 
-    One product for each device, never one for all: a device's numbers do not depend on the other devices.
+    Each device has its own product, so its numbers do not depend on the other devices.
     """
 
     @abstractmethod
@@ -234,8 +234,7 @@ SHARED_DRAW, PER_ARM_DRAW = SharedDraw(), PerArmDraw()
 class ActionSelector(ABC):
     """Chooses arms for devices with features as in reports of `domain`. R = replicate axes.
 
-    A frozen value of public parameters, which policies and light clients share. A task's document holds it as plain
-    values, so a phone or a browser without the policy chooses as the simulator does.
+    Policies, devices and browsers share these public parameters, so all of them choose alike.
     """
 
     domain: RegressionReport
@@ -252,10 +251,9 @@ class ActionSelector(ABC):
 @stored_as("ThompsonChooser")
 @dataclass(frozen=True, kw_only=True)
 class ThompsonSelector(ActionSelector):
-    """Chooses the best arm of a posterior draw.
+    """Chooses the best arm of a posterior draw, theta ~ N(mean, root root^T); with probability `explore` any arm.
 
-    theta ~ N(mean, root root^T), action = argmax_x <x, theta>; with probability `explore` any arm. Snapshots have
-    `theta` (*R, d), `root` (*R, d, d) and `explore`; with a parameter per arm, (*R, K, ...).
+    Snapshots have `theta` (*R, d), `root` (*R, d, d) and `explore`; with a parameter per arm, (*R, K, ...).
     """
 
     @cached_property
@@ -309,10 +307,9 @@ class ThompsonSelector(ActionSelector):
 @stored_as("OptimistChooser")
 @dataclass(frozen=True, kw_only=True)
 class OptimisticSelector(ActionSelector):
-    """Chooses the arm with the largest <x, theta> + radius |x|_{P^-1}.
+    """Chooses the arm with the largest <x, theta> + radius |x|_{P^-1}; ties: "random" or "first".
 
-    Snapshots have `theta` (*R, d), `inverse` (*R, d, d), `radius` and `explore`. Ties are broken by coins ("random"),
-    or for the first arm ("first").
+    Snapshots have `theta` (*R, d), `inverse` (*R, d, d), `radius` and `explore`.
     """
 
     ties: str = "random"
@@ -358,7 +355,7 @@ class OptimisticSelector(ActionSelector):
 @stored_as("PlaceChooser")
 @dataclass(frozen=True, kw_only=True)
 class AssignedSelector:
-    """The arm follows from the place in a batch. `features`: number of an arm's features, if arms have any."""
+    """Marks arms that follow from the place in a batch; `features` is the number of an arm's features."""
 
     features: int = 0
 

@@ -24,9 +24,8 @@ ArmSets = list[tuple[Sequence[Hashable], Floats]]  # ids and features (K, d), on
 
 @dataclass(frozen=True, kw_only=True)
 class FixedArmSet:
-    """Fixed arms: their ids, and their features, (K, d); d = 0 if arms have no features.
-
-    of_users: the features are a user's, who brings them; here they are zeros.
+    """Fixed arms: ids and features (K, d), d = 0 without features. `of_users`: users bring the features; here they are
+    0.
     """
 
     ids: tuple[Any, ...]
@@ -39,10 +38,7 @@ class FixedArmSet:
 
 
 def parse_arms(contexts: Contexts, dim: int, name: str = "contexts") -> tuple[Sequence[Hashable], Floats]:
-    """Return ids and features (K, d) of one set of arms.
-
-    `contexts`: a mapping from ids to features, a table whose index has the ids, or an array with ids 0..K-1.
-    """
+    """Return ids and features (K, d) of one set of arms: a mapping, a table whose index has the ids, or an array."""
     ids: Sequence[Hashable]
     if type(contexts) is np.ndarray and contexts.dtype is _DOUBLE:  # what most callers have
         features, ids = contexts.copy(), range(len(contexts)) if contexts.ndim else ()  # the caller may reuse his

@@ -21,8 +21,8 @@ Messages = NDArray[Any]  # (..., users, length) of int64; of float64 where a fas
 class Device(ABC):
     """The randomizer of statistics in `domain`.
 
-    Privacy: each call draws a new message. Two messages about one statistic are two releases, so a device that sends
-    again must send the bytes of the first message, never a second draw.
+    Each call draws a new message, which is a new release. A device that sends again must send the bytes of the first
+    message.
     """
 
     domain: Domain

@@ -1,4 +1,4 @@
-"""Domains bound users' statistics and give their sensitivities; `Statistic` and `Estimate` are what enters and leaves.
+"""Domains, which bound users' statistics and give sensitivities; statistics and estimates.
 
 Adjacency is replacement: neighbours differ in one user's statistic, so the l2 sensitivity of a sum is the diameter of
 the domain. A protocol accepts statistics only after `admit` has checked or clipped them.
@@ -36,9 +36,8 @@ _ROUNDING = 2.0**-44  # relative; what rounding errors of an honest computation 
 class Statistic:
     """Statistics of a batch of users, all inside `domain`; `clipped` counts those that were moved there.
 
-    Made by `Domain.admit` or a domain's own constructors of statistics, which clip and seal. Protocols check a
-    statistic without that seal again. The count is not protected: it stays in simulations and on the device, and a
-    deployment never publishes it.
+    `Domain.admit` and the domains' own constructors clip and seal it. Protocols check a statistic without seal again.
+    The count is not private: a deployment never publishes it.
     """
 
     domain: Domain
@@ -185,10 +184,7 @@ class Domain(ABC):
         return self.sealed(made, clipped=np.asarray(outside.sum(axis=-1, dtype=np.int64)))
 
     def check(self, values: ArrayLike) -> Floats:
-        """Return points of the domain, (..., users, dim), bit for bit as they came; refuse points outside.
-
-        For values that were clipped before: projecting them again would move most reports in their last bit.
-        """
+        """Return points of the domain, (..., users, dim), bit for bit; refuse points outside."""
         array = self._rows(values).copy()
         outside = self._apart(self._projected(array), array, _ROUNDING * self.largest_entry)
         if outside.any():
@@ -382,11 +378,10 @@ def check_all_finite(argument: str, array: Floats) -> None:
 
 
 def clip_norm(values: Floats, bound: float) -> Floats:
-    """Return vectors (last axis), scaled down to l2 norm at most `bound` if they are longer by more than rounding
+    """Return vectors (last axis) scaled down to l2 norm at most `bound`, if they are longer by more than rounding
     errors.
 
-    Each vector is clipped by itself, so the others change no bit of it. Vectors inside are not touched: clipping again
-    changes nothing, and if nothing is clipped, the array itself is returned.
+    Each vector is clipped by itself. Vectors inside are unchanged; if nothing is clipped, the array itself is returned.
     """
     values = np.ascontiguousarray(values)  # the entries of a vector are added in one order, in any company
     limit = bound * (1 + (values.shape[-1] + 8) * 2.0**-52)
@@ -428,8 +423,8 @@ class Bits(Box):
 class SymmetricMatrix(Ball):
     """Symmetric matrices of `size` rows and Frobenius norm at most `bound`, stacked into one vector.
 
-    The stack holds the diagonal, then the entries above it times sqrt 2: an isometry from the Frobenius norm to l2, so
-    the sensitivity is 2 bound and the noise of an off-diagonal entry is 1/sqrt 2 of that on the diagonal.
+    The stack holds the diagonal, then the entries above it times sqrt 2. That is an isometry, so the sensitivity is
+    2 bound, and the noise of an off-diagonal entry is 1/sqrt 2 of that on the diagonal.
     """
 
     dim: int = 0  # derived from `size`
@@ -471,10 +466,10 @@ class SymmetricMatrix(Ball):
 
 
 class StreamedStatistic(Statistic):
-    """Statistics of `users` users from an iterable of statistics of some users each. It can be read once.
+    """Statistics of `users` users from an iterable of parts, read once, with memory for one part only.
 
-    It needs memory for one part only. For simulations along `path="law"`, which need sums only. `clipped` counts what
-    was read so far. The domain checks every part as it comes. `rows` and `values` load all rows at once.
+    It serves simulations along `path="law"`, which need sums only. The domain checks every part; `clipped` counts what
+    was read so far. `rows` and `values` load all rows at once.
     """
 
     def __init__(self, domain: Domain, *, users: int, source: Iterable[Statistic], replicates: tuple[int, ...]) -> None:
@@ -527,7 +522,7 @@ class Estimate:
     """An unbiased estimate of the sum of `count` users' statistics.
 
     `variance` is that of the noise in each coordinate, rounding included (a bound, if it depends on the data). It is
-    known in advance and carries no information about anybody.
+    public.
     """
 
     total: NDArray[np.float64]  # (..., dim)
@@ -569,17 +564,14 @@ class RawRowDomain(Domain):
 
     @property
     def l1_sensitivity(self) -> float:
-        """2 sqrt(size) for the features."""
         return 2 * math.sqrt(self.size) + self.reward_bound + self.groups - 1
 
     @property
     def lower(self) -> Floats:
-        """-1 for features, 0 for reward and group."""
         return np.concatenate([np.full(self.size, -1.0), np.zeros(2)])
 
     @property
     def upper(self) -> Floats:
-        """1 for features, then the largest reward and group."""
         return np.concatenate([np.ones(self.size), [self.reward_bound, self.groups - 1.0]])
 
     def project(self, values: Floats) -> Floats:

@@ -1,8 +1,7 @@
-"""Reports of linear regression: `LinearReport`, `InterceptReport` (one feature is constant), `PerArmReport` (own
-models).
+"""Reports of linear regression: `LinearReport`, `InterceptReport` (one feature is constant), `PerArmReport` (a model
+each).
 
-From the sum of any of them the server needs a vector sum x y and a matrix sum x x^T, and how much noise each entry has
-if every coordinate has noise of variance 1.
+Their sum gives a vector sum x y, a matrix sum x x^T, and the relative noise of each entry.
 """
 
 from __future__ import annotations
@@ -31,9 +30,9 @@ ROUNDING_TOLERANCE = 1e-9  # what is moved by more counts as clipped
 
 @dataclass(frozen=True, kw_only=True)
 class RegressionReport(Domain):
-    """Reports of `features` numbers and a reward. Its first `lead` coordinates are proportional to the reward.
+    """Reports of `features` numbers and a reward in [-reward_bound, reward_bound], centred by the policy.
 
-    reward_bound: rewards are in [-reward_bound, reward_bound], after the policy has centred them.
+    The first `lead` coordinates are proportional to the reward.
     """
 
     features: int
@@ -149,23 +148,17 @@ MOST_FEATURES = 10_000  # whose report has fifty million coordinates
 @stored_as("LinearReport")
 @dataclass(frozen=True, kw_only=True)
 class LinearReport(RegressionReport):
-    """Reports (x y, x x^T) of `features` dimensions and rewards in [-reward_bound, reward_bound], stacked into one
-    vector.
+    """Reports (x y, x x^T) of `features` dimensions and rewards in [-reward_bound, reward_bound], as one vector.
 
-    For features |x|_2 <= 1 and rewards |y| <= Y a report has d + d(d+1)/2 coordinates: the vector x y, the diagonal of
-    x x^T, and its entries above the diagonal times sqrt 2. The sqrt 2 makes the stacking an isometry (Frobenius norm),
-    leaves the worst case as it is and halves the noise variance of the off-diagonal entries.
+    For |x|_2 <= 1 and |y| <= Y a report has d + d(d+1)/2 coordinates: x y, the diagonal of x x^T, and the entries above
+    it times sqrt 2. The sqrt 2 is an isometry (Frobenius norm): it leaves the worst case and halves the noise variance
+    of off-diagonal entries. isometric=False leaves it out, as for the noise that [000] and [002] print for every entry
+    (calibration="paper" in the local, shuffle and concurrent models).
 
-    isometric=False leaves out the sqrt 2: then every entry of x x^T has the noise of a coordinate, which is the noise
-    that [000] and [002] print. calibration="paper" does so in the local, shuffle and concurrent models.
-
-    Sensitivity under replacement, with c = <x, x'> (proofs.md 0.2):
+    Sensitivity under replacement, with c = <x, x'>, with and without the sqrt 2 (proofs.md 0.2):
 
         |report - report'|^2 <= sup_c 2 Y^2 - 2 Y^2 c + 2 - 2 c^2
                               = (Y^2 + 2)^2 / 2  if Y^2 <= 2 (c = -Y^2/2), else 4 Y^2.
-
-    Without the sqrt 2 no distance is larger, and the worst pair is as far apart in a basis in which x x^T - x' x'^T is
-    diagonal: the sensitivity is the same.
     """
 
     dim: int = 0  # derived from `features`
@@ -184,7 +177,6 @@ class LinearReport(RegressionReport):
 
     @property
     def _scale(self) -> float:
-        """Factor of the entries above the diagonal."""
         return math.sqrt(2) if self.isometric else 1.0
 
     @property
@@ -197,8 +189,7 @@ class LinearReport(RegressionReport):
     def l1_sensitivity(self) -> float:
         """sup_c Y sqrt d sqrt(2 - 2c) + sqrt(d(d+1)/2) sqrt(2 - 2 c^2) for d > 1, at most 3.5 % too large; exact for 1.
 
-        n numbers have an l1 norm of at most sqrt n times their l2 norm (proofs.md 0.3). With w = sqrt(1 + c) it is
-        the largest sqrt(2 - w^2) (p + q w), where 2 q w^2 + p w = 2 q.
+        With w = sqrt(1 + c) it is the largest sqrt(2 - w^2) (p + q w), where 2 q w^2 + p w = 2 q (proofs.md 0.3).
         """
         d, bound = self.features, self.reward_bound
         if d == 1:
@@ -220,8 +211,7 @@ class LinearReport(RegressionReport):
 
     @cached_property
     def ball(self) -> tuple[Floats, float]:
-        """A ball around c I on the diagonal, c = min(1/d, (Y^2 + 1)/2): the least one that holds all reports for d >=
-        2.
+        """The least ball around c I on the diagonal that holds all reports for d >= 2, c = min(1/d, (Y^2 + 1)/2).
 
             |x y|^2 + |x x^T - c I|^2 = s y^2 + s^2 - 2 c s + c^2 d,   s = |x|^2,
 
@@ -239,7 +229,7 @@ class LinearReport(RegressionReport):
 
     @cached_property
     def _place(self) -> NDArray[np.intp]:
-        """Place in the stack of each entry of the matrix, (d, d)."""
+        """Return the place in the stack of each entry of the matrix, (d, d)."""
         d, (rows, columns) = self.features, self._above
         place = np.diag(np.arange(d, 2 * d))
         place[rows, columns] = place[columns, rows] = 2 * d + np.arange(len(rows))
@@ -286,25 +276,22 @@ class LinearReport(RegressionReport):
 
     @property
     def matrix_std(self) -> float:
-        """Return a bound on the standard deviation of u^T N u, |u| = 1, N the matrix's noise: 1; sqrt 2 if not
-        isometric.
+        """Bound on the standard deviation of u^T N u, |u| = 1, N the matrix's noise: 1; sqrt 2 if not isometric.
 
-        For any w, u^T N w has at most twice the variance of isometric noise if every entry has variance 1:
-        |u|^2 |w|^2 + <u, w>^2 - sum u_i^2 w_i^2.
+        If every entry has variance 1, it is |u|^2 |w|^2 + <u, w>^2 - sum u_i^2 w_i^2, at most twice the isometric
+        variance.
         """
         return 1.0 if self.isometric else math.sqrt(2)
 
     @property
     def second_moments(self) -> Floats:
-        """Return 1/d each."""
         return np.full(self.features, 1 / self.features)
 
     def project(self, values: Floats) -> Floats:
         """Return the report of the features and reward that a stacked vector shows; a report stays as it is.
 
-        The sensitivity needs reports of the form (x y, x x^T), not only small norms. So x is read off the matrix's
-        column with the largest diagonal entry, y off the vector along x, both are clipped, and the report is formed
-        anew.
+        The sensitivity needs reports of the form (x y, x x^T). So x is read off the matrix's column with the largest
+        diagonal entry, y off the vector along x, both are clipped, and the report is formed anew.
         """
         vector, matrix = self.unpack(np.ascontiguousarray(np.clip(values, self.lower, self.upper)))
         diagonal = np.maximum(np.diagonal(matrix, axis1=-2, axis2=-1), 0.0)  # (..., d)
@@ -338,17 +325,16 @@ _WEIGHTS = ReportWeights(reward=1 / 2, matrix=1 / 2, features=1 / 3)
 @stored_as("InterceptReport")
 @dataclass(frozen=True, kw_only=True)
 class InterceptReport(RegressionReport):
-    """Reports of `features` numbers, the last of which is the same for all arms and users, and a centred reward.
+    """Reports of features (z, 1) up to scale, |z|_2 <= 1, whose constant is the same for all, and rewards in [-1/2,
+    1/2].
 
-    Features are (z, 1) up to scale, |z|_2 <= 1, and rewards y in [-1/2, 1/2]. A report is, with p = d - 1,
+    A report is, with p = d - 1,
 
         (z y, y/2, z z^T/2, z/3),     p + 1 + p(p+1)/2 + p coordinates, entries above the diagonal times sqrt 2,
 
-    and the Gram entry of the constant is the number of users, which is public. The weights balance the noise in what a
-    regression makes of the four parts: undone, its standard deviations are as 1 : 2 : 2 : 3.
+    and the Gram entry of the constant is the public number of users. The weights balance the noise of the four parts.
 
-    Sensitivity: sqrt 1.5108 = 1.2292 (`ReportWeights.diameter`; proofs.md A.7). For (x y, x x^T) with |x| <= 1 it
-    is 2.1213.
+    Sensitivity: sqrt 1.5108 = 1.2292 (`ReportWeights.diameter`; proofs.md A.7), against 2.1213 of (x y, x x^T).
     """
 
     dim: int = 0  # derived from `features`
@@ -364,17 +350,14 @@ class InterceptReport(RegressionReport):
 
     @property
     def _slopes(self) -> int:
-        """Number p of features that are not the constant."""
         return self.features - 1
 
     @cached_property
     def _square(self) -> LinearReport:
-        """Packs z y and z z^T."""
         return LinearReport(features=self._slopes, reward_bound=self.reward_bound)
 
     @property
     def sensitivity(self) -> float:
-        """1.2292."""
         return _WEIGHTS.diameter(self.reward_bound)
 
     @property
@@ -386,12 +369,10 @@ class InterceptReport(RegressionReport):
 
     @cached_property
     def lower(self) -> Floats:
-        """As those of x y and x x^T, weighted."""
         return self._stack(self._square.lower, -self.reward_bound, -1.0)
 
     @cached_property
     def upper(self) -> Floats:
-        """As those of x y and x x^T, weighted."""
         return self._stack(self._square.upper, self.reward_bound, 1.0)
 
     @property
@@ -416,7 +397,6 @@ class InterceptReport(RegressionReport):
 
     @property
     def lead(self) -> int:
-        """Length of z y and y/2."""
         return self.features
 
     def clip_features(self, contexts: Floats) -> Floats:
@@ -425,10 +405,7 @@ class InterceptReport(RegressionReport):
         return np.concatenate([clip_norm(slopes, 1.0), np.where(absent, 0.0, 1.0)], axis=-1)
 
     def seen_before(self, contexts: Floats) -> Floats | None:
-        """Return the features themselves if they are (z, 1) with |z| <= 1, as `seen` would give them; else None.
-
-        It is much faster than `seen`, and `act` is given `seen` features.
-        """
+        """Return the features themselves if they are (z, 1) with |z| <= 1, faster than `clip_features`; else None."""
         if not (contexts[..., -1] == 1.0).all():
             return None
         slopes = np.ascontiguousarray(contexts[..., :-1])
@@ -461,7 +438,6 @@ class InterceptReport(RegressionReport):
 
     @property
     def variances(self) -> tuple[Floats, Floats]:
-        """Return variances with the weights undone; 0 for the number of users."""
         return compute_unweighted_variances(_WEIGHTS, self._slopes)
 
     @property
@@ -507,18 +483,17 @@ _MOST_COORDINATES = 50_000_000
 @stored_as("PerArmReport")
 @dataclass(frozen=True, kw_only=True)
 class PerArmReport(RegressionReport):
-    """Reports of `features` numbers, one of `n_arms` arms, and a centred reward; the report adds the constant.
+    """Reports of features z, |z|_2 <= 1, the arm k that was given, and a reward y in [-1/2, 1/2]; the constant is
+    added.
 
-    There are as many blocks as arms, and all but one are zero. A user with features z, |z|_2 <= 1, was given arm k and
-    answered y in [-1/2, 1/2]. Block k of the report is
+    There is a block for each arm, and all but block k are zero. Block k is
 
         (z y, a y, b z z^T, c z, e),     p + 1 + p(p+1)/2 + p + 1 coordinates, entries above the diagonal times sqrt 2,
 
-    the sums for a regression on (z, 1), with the number of the arm's users: which arm it was is private too. There are
-    no blocks of two arms, and so no noise on them; np.kron(arm, z) in a report for all arms would have K^2 blocks.
+    the sums for a regression on (z, 1) and the number of the arm's users, because the arm is private too.
 
-    Sensitivity: reports in different blocks are orthogonal, so they are at most sqrt 2 R apart, R the largest norm; in
-    one block as far as two reports of (z, 1) are (`ReportWeights.diameter`; proofs.md A.8). The larger of the two.
+    Sensitivity: reports in different blocks are orthogonal, at most sqrt 2 R apart, R the largest norm; reports in one
+    block as far as two reports of (z, 1) (`ReportWeights.diameter`; proofs.md A.8). The larger of the two.
     """
 
     dim: int = 0  # derived
@@ -540,26 +515,22 @@ class PerArmReport(RegressionReport):
 
     @property
     def _lead(self) -> int:
-        """Length of z y and a y of a block."""
         return self.features + 1
 
     @property
     def _rest(self) -> int:
-        """Length of b z z^T, c z and e of a block."""
         return self._square.dim + 1
 
     @cached_property
     def _square(self) -> LinearReport:
-        """Packs z y and z z^T."""
         return LinearReport(features=self.features, reward_bound=self.reward_bound)
 
     @cached_property
     def weights(self) -> ReportWeights:
         """The weights that make R^2 times the noise of a regression least: w_i^2 ~ sqrt(A_i / s_i).
 
-        R^2 = sum s_i w_i^2 with s = (Y^2, Y^2, 1, 1, 1) for z y, y, z z^T, z and 1. The noise is sum A_i / w_i^2, that
-        of h - N theta summed over p slopes with E theta_j^2 = 1/4p and a constant with 1/12: A = (p, 1, (p + 1)/8, p/12
-        + 1/4, 1/12).
+        R^2 = sum s_i w_i^2 with s = (Y^2, Y^2, 1, 1, 1) for z y, y, z z^T, z and 1. The noise is sum A_i / w_i^2 with
+        A = (p, 1, (p + 1)/8, p/12 + 1/4, 1/12), for E theta_j^2 = 1/4p and a constant with 1/12.
         """
         p, y = self.features, self.reward_bound**2
         square = [math.sqrt(a / s) for a, s in ((p, y), (1, y), ((p + 1) / 8, 1), (p / 12 + 1 / 4, 1), (1 / 12, 1))]
@@ -567,24 +538,20 @@ class PerArmReport(RegressionReport):
 
     @cached_property
     def sensitivity(self) -> float:
-        """About 1.3."""
         return max(self.weights.diameter(self.reward_bound), math.sqrt(2) * self.weights.largest(self.reward_bound))
 
     @cached_property
     def l1_sensitivity(self) -> float:
-        """Twice the largest l1 norm."""
         p, w, y = self.features, self.weights, self.reward_bound
         vector = y * (math.sqrt(p) + w.reward)
         return 2 * (vector + w.matrix * (1 + (p - 1) / math.sqrt(2)) + w.features * math.sqrt(p) + w.count)
 
     @cached_property
     def lower(self) -> Floats:
-        """Those of a block, or 0."""
         return np.minimum(self._stacked(self._square.lower, -self.reward_bound, -1.0, 0.0), 0.0)
 
     @cached_property
     def upper(self) -> Floats:
-        """Those of a block, or 0."""
         return self._stacked(self._square.upper, self.reward_bound, 1.0, 1.0)
 
     @property

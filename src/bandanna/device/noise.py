@@ -31,11 +31,10 @@ LARGEST_PARAMETER = 2.0**52
 
 
 class NoiseSource(ABC):
-    """A supply of fresh, independent noise. Mechanisms ask for noise only through this interface.
+    """A source of fresh, independent noise; mechanisms draw noise only from it.
 
     `gaussian` and `laplace` add noise to real values. With `grid` > 0 the release is grid * (round(value / grid) +
-    discrete noise), which a secure source draws and a fast one approximates. The other methods draw integers, uniforms
-    and permutations of a given `size` (an int or a shape).
+    discrete noise), which a secure source draws exactly and a fast one approximates.
     """
 
     secure: ClassVar[bool]
@@ -74,9 +73,8 @@ class NoiseSource(ABC):
         """Draw Bin(count, chance) elementwise, chances in [0, 1]: a shortcut of simulations for many single coins."""
 
     def heads(self, counts: NDArray[np.int64], chances: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Draw the coins of groups of users, sum over g of Bin(counts_g, chances_g): (..., G), (..., G, m) -> (..., m).
-
-        A shortcut of simulations like `coins`, for few users.
+        """Draw sum over g of Bin(counts_g, chances_g), (..., G), (..., G, m) -> (..., m): `coins` for groups of few
+        users.
         """
         return np.asarray(np.sum(self.coins(np.broadcast_to(counts[..., None], chances.shape), chances), axis=-2))
 
@@ -144,12 +142,11 @@ def check_noise_source(source: Any) -> NoiseSource:
 
 
 class SecureNoise(NoiseSource):
-    """Noise for people: no seed, no floating-point noise, nothing approximated.
+    """Exact noise from the operating system's randomness, without seed.
 
-    Gaussian and Laplace releases are grid * (round(value / grid) + discrete noise) with integers inside the bracket;
-    the released float is a function of that integer alone, so floating point leaks nothing about the value. All noise
-    is made from random words of os.urandom, which needs no key in this process and no care when it forks: a binomial
-    takes 8 bytes for any number of trials, a Gaussian or Laplace number about 25 (`samplers`).
+    Gaussian and Laplace releases are grid * (round(value / grid) + discrete noise): a function of an integer, so
+    floating point reveals nothing about the value. A binomial takes 8 bytes of os.urandom, a Gaussian or Laplace about
+    25.
     """
 
     secure = True
@@ -161,11 +158,9 @@ class SecureNoise(NoiseSource):
             )
 
     def gaussian(self, value: ArrayLike, *, std: float, grid: float) -> NDArray[np.float64]:
-        """Return multiples of the grid: the rounded value plus a discrete Gaussian of parameter std / grid."""
         return np.asarray(self.gaussian_steps(round_to_grid(value, grid), std=std, grid=grid) * grid)
 
     def laplace(self, value: ArrayLike, *, scale: float, grid: float) -> NDArray[np.float64]:
-        """Return multiples of the grid: the rounded value plus a discrete Laplace of parameter scale / grid."""
         steps = round_to_grid(value, grid)
         ratio = divide_rounding_up("scale", validation.positive("scale", scale), grid)
         return np.asarray((steps + self.discrete_laplace(scale=ratio, size=steps.shape)) * grid)
@@ -192,7 +187,6 @@ class SecureNoise(NoiseSource):
         raise InsecureSource("coins of many users at once are a shortcut of simulations; a secure source draws each")
 
     def uniform(self, size: Size) -> NDArray[np.float64]:
-        """Draw the upper 53 of 64 random bits each, times 2^-53."""
         return np.asarray((_draw_words(to_shape(size)) >> np.uint64(11)) * 2.0**-53)
 
     def permutation(self, n: int, size: Size = ()) -> NDArray[np.int64]:
@@ -273,11 +267,11 @@ def laplace_grid_distance(*, scale: float, grid: float) -> float:
 
 
 class FastNoise(NoiseSource):
-    """Noise for simulation, from a NumPy generator: fast and reproducible.
+    """Seeded noise for simulation, from a NumPy generator.
 
-    Real-valued noise is continuous and ignores the grid: its law is within `gaussian_grid_distance` or
-    `laplace_grid_distance` of the secure source's. Integer noise has the secure source's law exactly, up to the
-    resolution of double-precision uniforms.
+    Real-valued noise is continuous and ignores the grid, within `gaussian_grid_distance` or `laplace_grid_distance` of
+    the secure source's. Integer noise has the secure source's distribution, up to the resolution of double-precision
+    uniforms.
     """
 
     secure = False
@@ -308,11 +302,7 @@ class FastNoise(NoiseSource):
         return np.asarray(exact + self._rng.laplace(0.0, scale, exact.shape))
 
     def discrete_gaussian(self, *, std: float, size: Size) -> NDArray[np.int64]:
-        """Draw by rejection from discrete Laplace(t), t = floor(std) + 1 (Canonne, Kamath and Steinke 2020, Algorithm
-        3).
-
-        y is kept with probability exp(-(|y| - std^2 / t)^2 / (2 std^2)), which is at least 0.46 on average.
-        """
+        """Draw by rejection from discrete Laplace(floor(std) + 1) (Canonne, Kamath and Steinke 2020, Algorithm 3)."""
         std, wanted = check_noise_parameter("std", std), to_shape(size)
         t = math.floor(std) + 1.0
         kept = np.empty(0, dtype=np.int64)
@@ -344,7 +334,6 @@ class FastNoise(NoiseSource):
         return np.asarray(self._rng.binomial(counts, np.clip(chances, 0.0, 1.0)), dtype=np.int64)
 
     def uniform(self, size: Size) -> NDArray[np.float64]:
-        """Draw 53 random bits each."""
         return np.asarray(self._rng.random(to_shape(size)))
 
     def permutation(self, n: int, size: Size = ()) -> NDArray[np.int64]:
@@ -368,14 +357,12 @@ class ReplicatedNoise(NoiseSource):
         return ReplicatedNoise(self._streams, f"{self._part}{name} ")
 
     def gaussian(self, value: ArrayLike, *, std: float, grid: float) -> NDArray[np.float64]:
-        """Return value + N(0, std^2)."""
         exact = np.asarray(value, dtype=float)
         drawn = std * self._streams.normal(self._part + "noise", exact.shape[1:])
         drawn += exact
         return drawn
 
     def laplace(self, value: ArrayLike, *, scale: float, grid: float) -> NDArray[np.float64]:
-        """Return value + Laplace(scale)."""
         exact = np.asarray(value, dtype=float)
         return np.stack([source.laplace(row, scale=scale, grid=grid) for source, row in self._each("laplace", exact)])
 
@@ -399,7 +386,7 @@ class ReplicatedNoise(NoiseSource):
         return np.stack([source.coins(n, p) for source, n, p in rows])
 
     def heads(self, counts: NDArray[np.int64], chances: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Flip every user's coin, U < chance, by the first 16 bits of U, and by more bits only if those do not decide.
+        """Flip every user's coin by the first 16 bits of a uniform, and by more bits only if those do not decide.
 
         All seeds have the same number of users, and chances are below 1.
         """

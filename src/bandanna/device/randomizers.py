@@ -53,8 +53,7 @@ def compute_largest_counts(scale: float | Floats, domain: Domain) -> Floats:
 @stored_as("Counts")
 @dataclass(frozen=True, kw_only=True)
 class BinomialCounts(Device):
-    """Sends one count per coordinate: the statistic on a lattice of `scale` steps to the unit, plus Bin(trials,
-    probability).
+    """Sends one count per coordinate, with b = `trials` coins and s = `scale` lattice steps to the unit.
 
         count = floor(s (x - lower)) + coin(rest) + Bin(b, p)
 
@@ -80,8 +79,7 @@ class BinomialCounts(Device):
 class RoundedCounts(Device):
     """Sends one count per coordinate without coins, floor(s (x - lower)) + coin(rest), to a mixer that draws the noise.
 
-    Privacy: none against the receiver of the message. The totals that the mixer forwards are priced; the mixer is
-    trusted to draw their noise. Bits are sent in `scale` whole copies, without any randomness.
+    Privacy: none against the mixer. The totals that it forwards are priced. Bits are sent in `scale` whole copies.
     """
 
     scale: float
@@ -251,12 +249,11 @@ class CapRandomizer(Device):
         w = (x - centre) / radius,    u0 = w/|w| with probability (1 + |w|)/2, else -w/|w|      (unbiased: E u0 = w)
         message = the first g of g_1, ..., g_N with [<g, u0> >= cosine |g|] = [coin < chance]; g_1 if there is none
 
-    Candidates are Gaussian vectors in whole steps, `steps` to a standard deviation, a fixed function of random words.
-    They are drawn before the data is looked at, so their rounding tells nothing about it. Only the choice of the
-    candidate depends on the data, and it depends on integers alone: <g, a> and |g|^2, exact, for a = round(2^28 u0).
+    Candidates are Gaussian vectors in whole steps, `steps` to a standard deviation, drawn independently of the data.
+    The choice among them depends on integers alone: <g, a> and |g|^2, exact, for a = round(2^28 u0).
 
     Privacy: pure, against everybody (`mechanisms.noise.PrivUnit`). The numbers of random words, operations and bytes
-    are the same for every statistic, however the coins fall, so the time tells nothing.
+    are the same for every statistic and every outcome of the coins, so running times reveal nothing.
     """
 
     cosine: float
@@ -314,10 +311,9 @@ def split_length(inside: Floats) -> tuple[Floats, Floats]:
 
 
 def make_candidates(words: Floats, steps: int) -> Ints:
-    """Make Gaussian vectors in whole steps, from three uniform numbers for each pair of coordinates (Box and Muller).
+    """Make Gaussian vectors in whole steps from uniform numbers (Box and Muller), (..., 3, pairs) -> (..., 2 pairs).
 
-    (..., 3, pairs) -> (..., 2 pairs). Each coordinate is within one step of an exact Gaussian's, but for a probability
-    of 2^-64 a pair (proofs.md D.3): the second number continues the first beyond its 53 digits.
+    Each coordinate is within one step of an exact Gaussian's, but for a probability of 2^-64 a pair (proofs.md D.3).
     """
     first, more, turn = (np.ascontiguousarray(words[..., k, :]) for k in range(3))
     share = np.maximum(first + (1 - more) * 2.0**-53, _RAREST)  # in (0, 1]
@@ -329,8 +325,7 @@ def make_candidates(words: Floats, steps: int) -> Ints:
 def is_in_cap(found: Ints, aims: Ints, cosine: float) -> Bools:
     """Return whether <g, a> >= cosine |g| |a|: (..., N, dim) and (..., dim) -> (..., N).
 
-    The result depends on the integers only, not on what is beside them: sums of integers are exact in any order, and
-    the rest is four roundings of IEEE 754.
+    The result is a function of the integers: their sums are exact in any order, the rest is four roundings of IEEE 754.
     """
     along = np.einsum("...ni,...i->...n", found, aims)
     squares = np.einsum("...ni,...ni->...n", found, found)

@@ -47,12 +47,11 @@ def count_words(trials: int) -> int:
 
 
 class InversionSampler:
-    """Draws from a law on whole numbers by inversion; `bounds(bits)` bounds its distribution function F.
+    """Draws from a distribution on whole numbers by inversion; `bounds(bits)` bounds its distribution function F.
 
     A draw is the number of k with F(k) <= u, for u uniform in [0, 1). The known bits of u confine it to [w, w + 1) /
-    2^bits, and integers confine F to [low, up] / 2^bits. One word almost always decides; if not, more bits of the same
-    u and a finer table do. The cost of a draw does not grow with the number of trials. `bounds` gives first, low and up
-    with low[i] <= 2^bits F(first + i) <= up[i], and up[-1] = 2^bits.
+    2^bits. One word almost always decides; if not, more bits of the same u and a finer table do. `bounds` gives first,
+    low and up with low[i] <= 2^bits F(first + i) <= up[i], and up[-1] = 2^bits.
     """
 
     def __init__(self, bounds: Callable[[int], Bounds]) -> None:
@@ -145,14 +144,12 @@ class DiscreteSampler:
     """Draws from P(k) proportional to exp(-g(|k|)), g(m) = (m / scale)^power / power; power 2: Gaussian, 1: Laplace.
 
     Whole numbers m >= 0 lie in columns of 2^bits of them. A column j is drawn by inversion with probability
-    proportional to exp(-g(first of j)), the largest weight in it; a place in it, and a sign, are random bits; and the
-    number is kept with probability exp(g(first of j) - g(m)), which keeps at least e^{-1/4} of all Laplace and 95 % of
-    Gaussian ones. So a kept number has weight exp(-g(m)); 0 has two signs, and is kept with one of them. Small scales
-    have columns of one.
+    proportional to exp(-g(first of j)), the largest weight in it. A place in it and a sign are random bits. The number
+    is kept with probability exp(g(first of j) - g(m)), at least 78 % of all; 0 has two signs, and is kept with one of
+    them.
 
     A coin is compared with a float that is within 2^-48 of the probability to keep; if they are closer than 2^-40, more
-    bits of the same coin are compared with more digits of it. Only the number of words that a draw needs is random, as
-    in every exact sampler of these laws.
+    bits of the same coin are compared with more digits of it.
 
     Reference: rejection within columns, Devroye 1986, section VIII.3; the law, Canonne, Kamath and Steinke 2020.
     """

@@ -53,7 +53,7 @@ class RegressionStatistic(ReportStatistic):
 class WeightedStatistic(ReportStatistic):
     """w x (r - 1/2) with public features x: the reward r, or the bit to which a coin rounds it.
 
-    seen: the domain by which features are clipped. weights: w, which make w x a vector of the unit ball.
+    Features are clipped by the domain `seen`; `weights` w make w x a vector of the unit ball.
     """
 
     seen: RegressionReport

@@ -25,17 +25,13 @@ _MOST_TARGETS = 10_000
 class ImportanceWeightDomain(Domain):
     """(w rho, w) for each of `targets` policies, w in [0, `bound`], |rho| <= 1/2: sensitivity sqrt(5)/2 `bound`.
 
-    A policy gives the logged arm the probability pi; it was given with p. It weighs w = min(pi / p, M), and with its
-    reward r in [0, 1] a person contributes
+    The weight is w = min(pi / p, M) for a target's probability pi and the logged probability p of the arm. With a
+    reward r in [0, 1], a user contributes
 
         (w rho, w),     rho = r - 1/2,     a point of the triangle with the corners (0, 0) and (+-M/2, M).
 
-    Replacing one person moves the sum by at most the longest side, sqrt(5)/2 M.
-
-    moments: adds w^2 rho^2, w^2 rho and w^2, for variances, each with a weight that keeps the diameter at sqrt(1.04) M
-    (proofs.md E); five numbers for each target.
-
-    exclusive: a person weighs for one target at most, as if each target always gives another arm.
+    `moments` adds w^2 rho^2, w^2 rho and w^2 for variances, each with a factor that keeps the diameter at sqrt(1.04) M
+    (proofs.md E). `exclusive`: a user has a weight for at most one target, as if each target always gives another arm.
     """
 
     dim: int = 0  # derived
@@ -171,16 +167,15 @@ class ImportanceWeightDomain(Domain):
 @stored_as("Corrections")
 @dataclass(frozen=True, kw_only=True)
 class DoublyRobustDomain(Domain):
-    """A person's part of a doubly robust estimate: d = g - 1/2 + w (r - q), its weight, and its square (proofs.md
-    E.4).
+    """A user's part of a doubly robust estimate: d = g - 1/2 + w (r - q), its weight, and its square (proofs.md E.4).
 
-    A model q of rewards predicts what the policy would earn, g, and is corrected by the logged arm's reward r. w is in
-    [0, M], M the `bound`, and g and q lie within `spread` of 1/2. Then |d| <= h + w (1/2 + h) <= R, and
+    A model q predicts rewards, g is its mean under the target, and the logged reward r corrects it. With w in [0, M], M
+    the `bound`, and g and q within `spread` h of 1/2, |d| <= h + w (1/2 + h) <= R, and
 
         (d, (R/M) w, d^2 / (sqrt 2 R))
 
-    has the diameter 2 R = 2 h + M (1 + 2 h), or a little more if M is small. Without a weight, `bound` = 0, it is the
-    direct method: (d, d^2 / (sqrt 2 R)), |d| <= R = h.
+    has the diameter 2 R = 2 h + M (1 + 2 h), or a little more if M is small. `bound` = 0 is the direct method without
+    weights: (d, d^2 / (sqrt 2 R)), |d| <= R = h.
     """
 
     dim: int = 0  # derived
