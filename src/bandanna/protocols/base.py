@@ -1,7 +1,7 @@
-"""The interfaces of protocols: `BatchProtocol` sums one batch, `StreamProtocol` a growing stream.
+"""Interfaces of protocols: `BatchProtocol` sums one batch, `StreamProtocol` a growing stream.
 
-A deployment runs device, mixer and analyzer in separate processes. `release` with path="messages" runs the same code in
-one process. path="law" draws the estimate directly from its distribution, which is faster; only simulations may use it.
+A deployment runs device, mixer and analyzer in separate processes; `release` with path="messages" runs the same code
+in one process. path="law" draws the estimate directly from its distribution, for simulations only.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Protocol(ABC):
     domain
         Set of the statistics that a user may have.
     participations
-        Largest number of batches with the same user (for streams: steps).
+        Largest number of batches (for streams: steps) with the same user.
     delta
         Delta at which the guarantee states epsilon.
     """
@@ -78,7 +78,7 @@ class Protocol(ABC):
 
     @property
     def exposed(self) -> float:
-        """Probability with which a shuffler learns something about a user with certainty, whatever epsilon is."""
+        """Probability with which a shuffler learns something about a user with certainty."""
         return 0.0
 
     @property
@@ -246,19 +246,17 @@ class ShuffledCountsProtocol(BatchProtocol):
 
 @dataclass(frozen=True, kw_only=True)
 class StreamProtocol(Protocol):
-    """A protocol for a stream of users. Each release estimates the sum of all users so far; all releases have one
+    """A protocol for a stream of users: each release estimates the sum of all users so far, and all releases have one
     price.
 
-    `begin` returns a state, and `release` returns the next state with a new estimate. States are values: nothing is
-    changed in place. A state joins what the mixer holds with what the analyzer holds; separate processes keep them
-    apart.
-
-    If you restart from an old state, return the stored release. A second draw would be a second release.
+    `begin` returns a state, and `release` returns the next state with a new estimate. States are immutable values,
+    which join what the mixer holds with what the analyzer holds. After a restart from an old state, return the stored
+    release: a second draw would be a second release.
     """
 
     @abstractmethod
     def prefix_std(self) -> Floats:
-        """Return the standard deviation of each coordinate of the estimate after every step. It is known in advance."""
+        """Return the standard deviation of each coordinate of the estimate after every step."""
 
     @abstractmethod
     def begin(self, replicates: tuple[int, ...] = ()) -> Any:

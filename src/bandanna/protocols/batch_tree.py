@@ -1,4 +1,4 @@
-"""The tree of batches of concurrent shufflers: schedule, variance, privacy, and the choice of degrees."""
+"""The tree of batches of concurrent shufflers: schedule, variance, privacy and choice of degrees."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ _MOST = 10**8  # users among whom the search for a tree takes seconds
 class BatchTree:
     """Batches over `horizon` users with `degrees` (d_low, d_2, ..., d_k), one level for each shuffler.
 
-    Level j = 1..k has batches of s_j = d_1 d_2 ... d_j consecutive users: d_1 = d_low users in the lowest ones, and
-    d_{j+1} batches of level j in one of level j + 1. The top level has as many complete batches as the horizon holds;
-    the root of the paper's tree, a batch of everybody, is not used. A batch that the horizon does not complete is never
-    released. Reference: Tenenbaum, Kaplan, Mansour and Stemmer 2023 [002], Algorithms 2 and 3.
+    Batches of level j have s_j = d_1 d_2 ... d_j consecutive users: d_1 = d_low in the lowest ones, and d_{j+1} batches
+    of level j are one of level j + 1. The top level has as many complete batches as the horizon holds; the root of the
+    paper's tree is not used. An incomplete batch is never released. Reference: Tenenbaum, Kaplan, Mansour and Stemmer
+    2023 [002], Algorithms 2 and 3.
     """
 
     horizon: int
@@ -80,7 +80,7 @@ class BatchTree:
     def covering(self, steps: ArrayLike) -> NDArray[np.int64]:
         """Return how many batches of each level the prefixes of `steps` users add up, V*_t: (...) -> (..., k).
 
-        The maximal complete batches are the digits of t in the mixed radix of the tree; the top digit is not bounded.
+        They are the digits of t in the mixed radix of the tree, with an unbounded top digit.
         """
         sizes, above = self._radix
         return np.asarray(np.asarray(steps, dtype=np.int64)[..., None] % above // sizes)
@@ -93,9 +93,8 @@ class BatchTree:
 
     @cached_property
     def worst_steps(self) -> NDArray[np.int64]:
-        """Prefixes among which one has the largest variance, for any variances of the levels.
-
-        These are the horizon, and the horizon with one digit lowered by one and all lower digits at their largest.
+        """Prefixes among which one has the largest variance: the horizon, or with one digit lowered and lower digits
+        largest.
         """
         steps = [self.horizon]
         for size in self.sizes:
@@ -117,8 +116,8 @@ class BatchTree:
 def optimal_shares(tree: BatchTree, averaging: bool) -> tuple[float, ...]:
     """Return the levels' shares mu_j^2 / mu^2 of the price with the least variance of the worst prefix.
 
-    A batch of level j has its own release, of variance w_j = 1/mu_j^2 in units of Delta^2. With averaging, its estimate
-    combines that with the estimates of its d_j parts (Honaker): precisions p_1 = mu_1^2 and
+    A release of level j has variance w_j = 1/mu_j^2 in units of Delta^2. With averaging, a batch's estimate combines it
+    with the estimates of its d_j parts (Honaker): precisions p_1 = mu_1^2 and
 
         p_j = mu_j^2 + p_{j-1} / d_j,        prefix variance = sum_j m_j / p_j,
 
@@ -178,12 +177,10 @@ def calibrate_levels(
     """Find the noise of every level, lowest first.
 
     A user is in one batch of each level, so the k releases compose. Levels have prices mu_j with sum mu_j^2 =
-    mu(epsilon, delta)^2 (Gaussian DP: exact for Gaussians, proven for binomial noise up to tails). The accountant
-    prices the composed event of the calibrated integers, and the noise is raised until it meets the budget.
+    mu(epsilon, delta)^2. The accountant prices the composed event, and the noise is raised until it meets the budget.
 
-    Paper mode gives each level (epsilon/k, delta/k) [002, Theorem 3.4]: for vectors the printed noise of the vector
-    sum, M_vec [002, section 3.1.1; 000, Theorem C.1]; for bits, for which [002] prints only the order of M_bin's
-    variance, the least noise. The accountant prices that noise as always.
+    Paper mode gives each level (epsilon/k, delta/k) [002, Theorem 3.4]: for vectors the printed noise M_vec [002,
+    section 3.1.1; 000, Theorem C.1]; for bits, for which [002] prints only the order of the variance, the least noise.
     """
     whole = require_approx_budget(budget)
     exact = isinstance(domain, Bits) or not _is_box(domain)  # one level: the profile of one release is tighter
@@ -227,8 +224,8 @@ def _is_box(domain: Domain) -> bool:
 def level_event(domain: Domain, noise: BinomialNoise, users: int | None = None, coins: str = "device") -> BinomialEvent:
     """Return one level's view of `users` users; by default of a whole batch.
 
-    Encodings lie in {0, ..., ceil(s reach)}: in a box they never differ by more than sqrt(D) ceil(s reach) in l2,
-    whatever the rounding, and that is a sure bound in place of A.3b's.
+    Encodings in a box never differ by more than sqrt(D) ceil(s reach) in l2, whatever the rounding: a sure bound in
+    place of A.3b's.
     """
     many = noise if users is None else replace(noise, users=users)
     if isinstance(domain, Bits):
@@ -245,7 +242,7 @@ def all_levels_event(domain: Domain, noises: Sequence[BinomialNoise], coins: str
 def local_levels_event(
     domain: Domain, noises: Sequence[BinomialNoise], coins: str = "device"
 ) -> CompositionEvent | ClearEvent:
-    """Return what all shufflers together see of one user: the counts for every level."""
+    """Return what all shufflers together see of one user."""
     if coins == "mixer":
         return ClearEvent()
     return CompositionEvent(events=tuple(level_event(domain, noise, users=1) for noise in noises))
@@ -287,7 +284,7 @@ def plan_tree(
 
 
 def most_shufflers(horizon: int) -> int:
-    """Return floor(log2 n); with more levels, the largest batch would not fill."""
+    """Return floor(log2 n), the largest number of levels."""
     return horizon.bit_length() - 1
 
 
@@ -303,11 +300,10 @@ def check_shufflers(horizon: int, shufflers: int) -> int:
 
 
 def paper_tree(horizon: int, shufflers: int, lowest: int | None = None) -> BatchTree:
-    """Return d_low = n^{1/(2k+1)} and d = n^{2/(2k+1)} above, rounded, at least 2 [002, Algorithm 3]; degree 2:
-    Algorithm 2.
+    """Return d_low = n^{1/(2k+1)} and d = n^{2/(2k+1)} above, rounded, at least 2 [002, Algorithm 3; degree 2:
+    Algorithm 2].
 
-    `lowest` fixes d_low. If rounding makes the top batch larger than the horizon, degrees are lowered from the top
-    until it fits.
+    `lowest` fixes d_low. Degrees are lowered from the top until the top batch fits into the horizon.
     """
     k = check_shufflers(horizon, shufflers)
     low = lowest or max(2, round(horizon ** (1 / (2 * k + 1))))
@@ -323,13 +319,13 @@ def paper_tree(horizon: int, shufflers: int, lowest: int | None = None) -> Batch
 def best_tree(
     horizon: int, shufflers: int | str, *, noise: float, bound: float, averaging: bool = True, lowest: int | None = None
 ) -> BatchTree:
-    """Return the tree with the least (std of the worst prefix) + (d_low - 1) bound, for releases of std `noise` at full
-    price.
+    """Return the tree with the least (std of the worst prefix) + (d_low - 1) bound, for releases of std `noise` at
+    full price.
 
     shufflers="best" chooses k as well; `lowest` fixes d_low. The variance falls with equal degrees (2 sinh(x/2) and
-    sqrt(e^x - 1), e^x >= 2, are convex in x = log d). So only degrees that differ by at most one are tried, beside
-    every lowest degree. From the best of them, single degrees are changed and exchanged as long as that helps: what the
-    horizon leaves over at its end is not in the convex bound.
+    sqrt(e^x - 1), e^x >= 2, are convex in x = log d), so only degrees that differ by at most one are tried. From the
+    best of them, single degrees are changed and exchanged as long as that helps, because the horizon leaves a
+    remainder.
     """
     ks = _list_level_counts(horizon, shufflers, lowest or 2)
 

@@ -63,9 +63,8 @@ class Clear(TrustedSumProtocol):
 class PublicSum(Clear):
     """Exact sums of statistics that are public, such as features of arms that everybody sees.
 
-    Privacy: no price, because only public numbers are released. The policy must keep this promise: form the statistics
-    from public numbers alone, refuse to run unless its users declare them public, and list them among what everybody
-    sees.
+    Privacy: no price. A policy must form the statistics from public numbers alone, refuse to run unless its users
+    declare them public, and list them among what everybody sees.
     """
 
     name: ClassVar[str] = "public_sum"

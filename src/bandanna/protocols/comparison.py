@@ -37,9 +37,8 @@ PROTOCOL_NAMES = (
 
 @dataclass(frozen=True, kw_only=True)
 class ComparisonRow:
-    """One protocol of the comparison.
-
-    `std` is that of each (scaled) coordinate of the batch sum; for a continual protocol, of the worst prefix.
+    """One protocol of the comparison; `std` is that of each (scaled) coordinate of the batch sum, or of the worst
+    prefix.
     """
 
     protocol: str

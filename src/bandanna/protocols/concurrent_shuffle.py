@@ -72,12 +72,12 @@ class ConcurrentShuffle(StreamProtocol):
         estimate(t) = sum of the estimates of the maximal full batches up to t              [002, Definition 3.1]
 
     Users of the unfinished lowest batch are missing from the estimate (at most `tree.delay`). Unfinished batches are
-    never released, not even at the end.
+    never released.
 
-    Privacy: one user is in one batch of each level; the k releases compose (`batch_tree`), whatever later users do. k =
-    1 is the sequential shuffle model; degree 2 and k = log2(n) - 1 is Algorithm 2. Reference: Tenenbaum, Kaplan,
-    Mansour and Stemmer 2023 [002], Algorithm 3. Deviations: composition in Gaussian DP with a price for each level
-    instead of epsilon/k, averaging, integer degrees for any horizon, tight noise.
+    Privacy: a user is in one batch of each level, and the k releases compose (`batch_tree`). k = 1 is the sequential
+    shuffle model; degree 2 and k = log2(n) - 1 is Algorithm 2. Reference: Tenenbaum, Kaplan, Mansour and Stemmer 2023
+    [002], Algorithm 3. Deviations: composition in Gaussian DP with a price for each level instead of epsilon/k,
+    averaging, integer degrees for any horizon, tight noise.
 
     Parameters
     ----------
@@ -139,7 +139,7 @@ class ConcurrentShuffle(StreamProtocol):
         lowest
             Fixes d_low, with degrees="best".
         coins
-            Who draws them: "device", "checked" or "mixer".
+            As in `ShuffleBinomial`.
         """
         validation.one_of("coins", coins, COIN_SOURCES)
         if validation.one_of("calibration", calibration, ("tight", "paper")) == "paper":
@@ -302,7 +302,7 @@ class ConcurrentShuffle(StreamProtocol):
     def estimate_bit_prefixes(self, ones: Ints, source: NoiseSource) -> Floats:
         """Simulate streams of bits from the number of ones in each lowest batch: (..., N_1) -> the same shape.
 
-        Distributed as `release`, and draw for draw equal to `prefixes(path="law")` at the end of every batch.
+        Draw for draw equal to `prefixes(path="law")` at the end of every batch.
         """
         counts = np.asarray(ones, dtype=np.int64)
         noise = self.noise_of_bits(counts.shape, source)
@@ -340,10 +340,7 @@ class ConcurrentShuffle(StreamProtocol):
 @stored_as("LevelMixer")
 @dataclass(frozen=True, kw_only=True)
 class LevelMixer(Mixer):
-    """The k shufflers side by side; each has its own block of a message. Batches that are not full are never forwarded.
-
-    Shufflers that draw the coins owe those of their users until the batch is full.
-    """
+    """The k shufflers side by side; each has its own block of a message and forwards full batches only."""
 
     levels: tuple[CountingMixer, ...]
 
@@ -444,9 +441,8 @@ class LevelWeights:
 class TreeSumAnalyzer(Analyzer):
     """Adds the estimates of the maximal full batches. Its state holds released numbers only.
 
-    The state has, for each level, the sum of the estimates of the batches without a full batch above them: O(k) memory.
-    When a batch fills, its own total and the sum of its parts' estimates are averaged by inverse variances, and the
-    parts are dropped.
+    The state has, for each level, the sum of the estimates of the batches without a full batch above them. When a batch
+    fills, its own total and the sum of its parts' estimates are averaged by inverse variances.
     """
 
     tree: BatchTree
@@ -521,8 +517,7 @@ def settle_coins(
 ) -> LevelMixerState:
     """Add the owed coins to the lowest `levels` levels.
 
-    Coins of different users and levels are independent, and nobody sees a batch before it is full. So Bin(m b, 1/2),
-    drawn when it is released, is distributed as the coins of m users.
+    Coins are independent and invisible before a batch is full, so Bin(m b, 1/2) is distributed as the coins of m users.
     """
     if not any(held.owed[:levels]):
         return held
@@ -546,10 +541,7 @@ def estimate_prefixes(
     source: NoiseSource,
     path: str,
 ) -> Floats:
-    """Return the estimates after every user, (..., users, dim) -> the same shape; 0 before the first batch is full.
-
-    All batches of a level are released together.
-    """
+    """Return the estimates after every user, (..., users, dim) -> the same shape; 0 before the first batch is full."""
     tree = analyzer.tree
     users, low = values.shape[-2], tree.sizes[0]
     filled = sum(size <= users for size in tree.sizes)  # levels with a full batch
@@ -573,7 +565,7 @@ def sample_bit_noise(shape: tuple[int, ...], analyzer: TreeSumAnalyzer, source: 
     """Draw estimates less true counts after every lowest batch of bits: (..., N_1) -> (..., N_1, 1).
 
     A release is linear in its total, a batch and its parts have the same ones, and their weights add up to 1. So the
-    estimate of a stream is its count plus the estimate of a stream of zeros, whose totals are coins alone.
+    estimate of a stream is its count plus the estimate of a stream of zeros.
     """
     tree, released, users = analyzer.tree, [], shape[-1] * analyzer.tree.sizes[0]
     for level, size in enumerate(tree.sizes):

@@ -166,8 +166,7 @@ class CentralContinual(TrustedServerProtocol, StreamProtocol):
 class PrefixSumAnalyzer(Analyzer):
     """Adds a step's sum to the stream of statistics, relative to the domain's public origin.
 
-    Sums are exact, because rounding errors could tell users apart. Simulations along path="law" use plain sums
-    (`step`).
+    Sums are exact, because rounding errors could reveal a user. Simulations along path="law" use plain sums (`step`).
     """
 
     domain: Domain
@@ -198,8 +197,8 @@ class PrefixSumAnalyzer(Analyzer):
 def sample_prefixes(values: Floats, mechanism: ContinualGaussian, source: NoiseSource) -> Floats:
     """Draw noisy prefix sums after every step: (..., steps, dim) -> (..., steps, dim).
 
-    The estimates are A x + B z with z_i ~ N(0, std^2 I) for any stream, so B z may be added to the exact prefix sums. B
-    z is a sum of decaying sums for a BLT and of blocks for a tree: O(T), without a loop over steps.
+    The estimates are A x + B z with z_i ~ N(0, std^2 I). B z is a sum of decaying sums for a BLT and of blocks for a
+    tree: O(T), without a loop over steps.
     """
     return np.asarray(np.cumsum(values, axis=-2) + sample_prefix_noise(values.shape, mechanism, source))
 

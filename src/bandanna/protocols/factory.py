@@ -64,8 +64,22 @@ def protocol_for(privacy: Privacy, domain: Domain, users: int, *, quick: bool = 
                    LocalBits for bits                            LocalBits
         shuffle    ShuffleBinomial, or ShuffleBits for bits      -
 
-    quick=True: in the shuffle model, noise a little above the central one if the accountant finds it enough, instead of
-    a search for the least. It serves policies with many batch sizes.
+    Parameters
+    ----------
+    privacy
+        Trust model and budget.
+    domain
+        Domain of the statistics.
+    users
+        Number of users in a batch.
+    quick
+        In the shuffle model, accept noise a little above the central one if the accountant finds it enough, instead of
+        searching for the least. It serves policies with many batch sizes.
+
+    Returns
+    -------
+    BatchProtocol
+        The calibrated protocol.
     """
     if not isinstance(privacy, Privacy) or privacy.model == "concurrent":
         shown = privacy.model if isinstance(privacy, Privacy) else privacy
@@ -97,10 +111,7 @@ def _protocol_for(privacy: Privacy, domain: Domain, users: int, quick: bool) -> 
 
 
 def local_protocol_for(privacy: Privacy, domain: Domain) -> LocalGaussian | LocalUnit:
-    """Return the protocol for local reports of vectors that `privacy.protocol` names; "auto": the one with less noise.
-
-    A policy that does better with "auto" than with Gaussian reports asks for `privacy.with_default_protocol("auto")`.
-    """
+    """Return the protocol for local reports of vectors that `privacy.protocol` names; "auto" takes the least noise."""
     if not isinstance(privacy, Privacy) or privacy.model != "local" or not privacy.noisy:
         raise InvalidArgument("privacy", privacy, "bd.local(...) with a finite budget")
     return _local_protocol_for(privacy, check_domain(domain))
@@ -250,10 +261,9 @@ def _make_encoding(_: int) -> Encoding:
 def mix_messages(
     mixer: Mixer, held: Any, messages: Messages, finish: Callable[[Mixer, Any], Any] | None = None
 ) -> tuple[Any, tuple[Any, ...]]:
-    """Pass a batch, (users, length) in the order of places, through a mixer; return what it holds and the views to
-    forward.
+    """Pass a batch, (users, length), through a mixer; return what it holds, and the views to forward.
 
-    Mixers that draw noise do so in `finish`, which is called before each view is closed.
+    `finish` is called before each view is closed; mixers that draw noise do so there.
     """
     views = []
     for portion in mixer.split_portions(held, messages):

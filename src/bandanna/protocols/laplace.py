@@ -32,16 +32,16 @@ _MOST = 2**61  # steps of a sum, which with its noise is a 64-bit integer
 class CentralLaplace(TrustedSumProtocol):
     """The sum on a lattice plus discrete Laplace noise, h (round(sum_i x_i / h) + Z), added by a trusted server.
 
-    Z has `scale` lattice steps. The lattice has `steps` steps in the domain's widest coordinate: h = reach / steps.
-    Every source draws the noise as integers, so simulations are pure too. Rounding moves the sum by at most h/2.
+    The lattice has `steps` steps in the domain's widest coordinate: h = reach / steps. Every source draws the noise as
+    integers, so simulations are pure too. Rounding moves the sum by at most h/2.
 
-    Privacy: epsilon = M shift / scale with delta = 0 for M participations; `shift` is `l1_sensitivity`, in lattice
+    Privacy: epsilon = M shift / scale with delta = 0 for M participations; `shift` is `l1_sensitivity` in lattice
     steps.
 
     Parameters
     ----------
     scale
-        Scale of the noise in lattice steps.
+        Scale of the noise Z in lattice steps.
     steps
         Steps of the lattice in the widest coordinate.
     """
@@ -144,8 +144,8 @@ class LatticeSumAnalyzer(Analyzer):
 def l1_sensitivity(domain: Domain, steps: int) -> float:
     """Return the most by which one user changes the rounded sum, in l1 and in lattice steps.
 
-    |round(a) - round(b)| <= |a - b| + 1 in each coordinate gives Delta_1 / h + dim; no coordinate leaves its range. The
-    sums are exact (`numeric.exact_sums`) and so is this number, however many steps there are: floats would lose some.
+    |round(a) - round(b)| <= |a - b| + 1 in each coordinate gives Delta_1 / h + dim; no coordinate leaves its range.
+    Sums and this number are exact (`numeric.exact_sums`).
     """
     step = Fraction(domain.reach / validation.integer("steps", steps))
     spare = Fraction(domain.reach) / 2**61  # where `exact_sum` cuts a statistic

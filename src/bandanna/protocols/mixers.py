@@ -7,8 +7,7 @@ The path of a batch:
     view     = protocol.mixer.close(protocol.mixer.drawn(held, source))      # once for each batch
     state, estimate = protocol.analyzer.analyze(state, view, source)         # server
 
-Mixers, analyzers and what they hold are immutable values, so simulators, agents and separate processes run the same
-code. `check` is needed only for messages from other processes.
+All of these are immutable values. `check` is needed only for messages from other processes.
 """
 
 from __future__ import annotations
@@ -43,7 +42,8 @@ COIN_SOURCES = ("device", "checked", "mixer")  # who draws those of shuffled cou
 class MixerState:
     """What a mixer holds of `users` users, and what the analyzer sees: totals (..., dim) or rows (..., users, dim).
 
-    `drawn` is True after the mixer has added its own noise. Before, nothing is forwarded; afterwards, no user is added.
+    `drawn` is True after the mixer has added its own noise. Nothing is forwarded before, and no user is added
+    afterwards.
     """
 
     users: int
@@ -56,8 +56,7 @@ class MixerState:
 class LevelMixerState:
     """What each level's shuffler holds of its open batch after `users` users. It is never published.
 
-    `owed` counts, for each level, the users whose coins are not yet in its total. path="law" and mixers that draw the
-    noise themselves add them when the batch is full.
+    `owed` counts, for each level, the users whose coins are added to its total only when the batch is full.
     """
 
     users: int
@@ -78,8 +77,7 @@ class FullBatches:
 class Mixer(ABC):
     """Takes messages in portions of any size, and forwards a batch only when it has at least `least` users.
 
-    Privacy: a mixer draws no noise, so it changes no price. The exception is `CountingMixer` with coins="mixer", which
-    is trusted to draw the noise and forwards nothing without it.
+    A mixer draws no noise, so it changes no price, except for `CountingMixer` with coins="mixer".
     """
 
     domain: Domain
@@ -169,7 +167,7 @@ class CountingMixer(SummingMixer):
     ----------
     coins
         "device": each device adds its own. "checked": as "device", but counts that an honest device sends with
-        probability below 2^-60 are refused (proofs.md A.9). "mixer": devices add none; the mixer draws n b of them
+        probability below 2^-60 are refused (calibration.md A.9). "mixer": devices add none; the mixer draws n b of them
         when it closes a batch of n users.
     """
 
@@ -203,8 +201,6 @@ class CountingMixer(SummingMixer):
     def flag_unlikely(self, messages: Messages) -> Bools:
         """Flag users whose counts an honest device sends with probability below 2^-60: (..., users, dim) -> (...,
         users).
-
-        With coins="mixer" no possible count is flagged. With coins="checked" the refusals are priced.
         """
         low, high = self.likely
         return np.asarray(np.any((messages < low) | (messages > high), axis=-1))

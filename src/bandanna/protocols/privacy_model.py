@@ -84,10 +84,8 @@ class Privacy:
 
     @property
     def isometric(self) -> bool:
-        """Whether linear reports multiply the entries above the diagonal by sqrt 2.
-
-        They do not if the noise is printed for every entry of x x^T: "paper" in all models but the central one, whose
-        printed noise is a multiple of the sensitivity.
+        """Whether linear reports multiply the entries above the diagonal by sqrt 2: not for noise that is printed per
+        entry.
         """
         return self.calibration == "tight" or self.model in ("none", "central")
 
@@ -111,13 +109,7 @@ class Privacy:
             warn_outside(WeakPrivacyWarning(f"{named} protects little: {said}; {advice}"))
 
     def warn_if_delta_exceeds(self, horizon: int) -> None:
-        """Warn of a delta above 1/horizon.
-
-        Parameters
-        ----------
-        horizon
-            How many users take part.
-        """
+        """Warn if delta is above 1/horizon, for `horizon` users."""
         delta = self.budget.delta if self.noisy and isinstance(self.budget, ApproxDP) else 0.0
         if delta > 0 and horizon > 1 / delta:  # compared without making a float of a very large horizon
             said = f"delta = {delta:g} is more than 1/horizon = {1 / horizon:g}"
@@ -217,8 +209,8 @@ def shuffle(
         "binomial": noisy integer counts, forwarded as sums (P_Vec). "gaussian": noisy reports in random order (P_Amp).
     noise
         Who draws binomial noise. "device": each device. "checked": each device, and the shuffler refuses counts that
-        honest devices hardly ever send. "mixer": the shuffler, which then sees every statistic and is trusted to draw;
-        a hostile client has no more influence than an honest one. Noise and price are the same.
+        honest devices hardly ever send. "mixer": the shuffler, which then sees every statistic and is trusted to draw.
+        Noise and price are the same.
     """
     budget = _make_budget("shuffle", epsilon, delta, whole=budget)
     return Privacy(
@@ -241,18 +233,16 @@ def concurrent(
     calibration: str = "tight",
     noise: str = "device",
 ) -> Privacy:
-    """Shuffle model with several shufflers at once, one for each level of a tree of batches. k = 1 is the sequential
-    model.
+    """Shuffle model with several shufflers at once, one for each level of a tree of batches.
 
     Parameters
     ----------
+    epsilon, delta, calibration
+        As in `central`; calibration="paper" gives each level the printed noise for (epsilon/k, delta/k).
     shufflers
-        Number of levels k, or "best" for the k with the least error.
+        Number of levels k, or "best" for the k with the least error. 1 is the sequential model.
     degrees
         "best", "paper" (n^{1/(2k+1)} users in a lowest batch, n^{2/(2k+1)} batches in one above), or (d_low, d_2, ...).
-    calibration
-        "tight": prices of the levels compose in Gaussian DP. "paper": the printed noise of the vector sum for
-        (epsilon/k, delta/k) on each level.
     noise
         As in `shuffle`, for each level's shuffler.
     """

@@ -65,9 +65,8 @@ class LocalBits(RandomizedResponseProtocol):
 
         estimate = (ones - (1 - q) n) / (2q - 1),      variance n q (1 - q) / (2q - 1)^2
 
-    Privacy: each answer is pure epsilon-DP on its own. No pure local protocol for bits has less noise; at epsilon = 1
-    its standard deviation is about a quarter of `LocalGaussian`'s at delta = 1e-5. Reference: Warner 1965; Kairouz, Oh
-    and Viswanath 2016 (optimality).
+    Privacy: each answer is pure epsilon-DP on its own. No pure local protocol for bits has less noise. Reference:
+    Warner 1965; Kairouz, Oh and Viswanath 2016 (optimality).
     """
 
     domain: Domain = Bits()
@@ -117,11 +116,10 @@ class LocalSigns(RandomizedResponseProtocol):
         message = v, or -v with probability 1 - q;      estimate = sum message / (2q - 1)
 
     It serves rewards with public features: u = x/2, with the sign of the reward rounded to 0 or 1. Both possible
-    messages are the same two vectors bit for bit, on the wire too, because rounding to steps of the grid is odd. A user
-    without an answer sends the zero vector, which has no sign.
+    messages are the same two vectors bit for bit. A user without an answer sends the zero vector, which has no sign.
 
-    Privacy: pure epsilon-DP for the sign, nothing for the line of the vector. The noise of a user lies along the user's
-    own vector v, with covariance v v^T (1 / (2q - 1)^2 - 1). Reference: Warner 1965.
+    Privacy: pure epsilon-DP for the sign, none for the line of the vector. A user's noise lies along its own vector v,
+    with covariance v v^T (1 / (2q - 1)^2 - 1). Reference: Warner 1965.
     """
 
     domain: Ball

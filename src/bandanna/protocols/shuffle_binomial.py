@@ -47,8 +47,7 @@ _AT_ONCE = 1 << 17  # numbers of several lattices
 class ShuffleBinomial(ShuffledCountsProtocol):
     """Sum of noisy counts: each user sends, per coordinate, the statistic on a lattice plus Bin(b, 1/2).
 
-    The totals of a batch carry as much information as the labelled bits in random order of the paper's protocol, since
-    bits with one label are exchangeable.
+    The totals of a batch say as much as the labelled bits in random order of the paper's protocol (P_Vec).
 
     Privacy: Theorem A for Bin(B b, 1/2), with the price of rounding; within 2 % of the central mechanism's noise.
 
@@ -269,8 +268,8 @@ def calibrate_vector_sum(
 ) -> BinomialNoise:
     """Find the least noise (A.4), refusals included (A.9); `paper`: the printed g, b, p [000, Thms C.1 and E.5].
 
-    The printed noise scales with the largest l2 norm of what is summed. That is 1 for either part of a linear report,
-    and half of the l2 diameter for other domains: B sqrt(s) for s averages in [-B, B] [001, IV-C and Thm 5.2(iii)].
+    The printed noise scales with the largest l2 norm: 1 for either part of a linear report, and half of the l2 diameter
+    for other domains, B sqrt(s) for s averages in [-B, B] [001, IV-C and Thm 5.2(iii)].
     """
     check_domain(domain)
     if validation.one_of("calibration", calibration, ("tight", "paper")) == "paper":
@@ -306,9 +305,8 @@ def local_vector_event(domain: Domain, noise: BinomialNoise, coins: str = "devic
 def exposure_delta(domain: Domain, noise: BinomialNoise, coins: str = "device") -> float:
     """Return a delta that the shuffler's view of one user reaches for every epsilon (proofs.md A.3c).
 
-    Two users at opposite ends of the widest coordinate have counts in {0..b} and {k..b+k}, k = floor(s reach): outside
-    of the overlap the shuffler is sure. P(Bin(b, p) > b - k), or P(Bin(b, p) < k) if that is larger. Without coins it
-    is sure unless both are rounded to one point of the lattice.
+    Two users at opposite ends of the widest coordinate have counts in {0..b} and {k..b+k}, k = floor(s reach). Outside
+    of the overlap the shuffler is sure: P(Bin(b, p) > b - k), or P(Bin(b, p) < k) if that is larger.
     """
     if coins == "mixer":
         return min(1.0, noise.scale * domain.reach)

@@ -39,16 +39,10 @@ class ShuffleBits(ShuffledCountsProtocol):
 
         total = c sum_i x_i + Bin(B b, 1/2),      estimate = (total - B b / 2) / c
 
-    Symbols: c is `noise.scale`, b `noise.trials`, B `noise.users`. Privacy: neighbours' totals differ by c. The profile
-    of Bin(B b, 1/2) against its shift is computed exactly, so no sum of this form has less noise at the same budget.
-    Reference: Tenenbaum, Kaplan, Mansour and Stemmer 2021, Algorithm 3 (value bit and noise bits). Deviations: fair
-    bits for every user and exact calibration instead of printed constants; copies, so that large batches are tight.
-
-    Parameters
-    ----------
-    coins
-        "device" and "checked": as in `ShuffleBinomial`. "mixer": devices send c copies of their bit or none, and the
-        shuffler draws the fair bits when it closes a batch. The total is the same, but the shuffler sees every bit.
+    Symbols: c is `noise.scale`, b `noise.trials`, B `noise.users`. Privacy: neighbours' totals differ by c, and the
+    profile of Bin(B b, 1/2) against its shift is computed exactly. Reference: Tenenbaum, Kaplan, Mansour and Stemmer
+    2021, Algorithm 3 (value bit and noise bits). Deviations: fair bits for every user and exact calibration instead of
+    printed constants; copies, so that large batches are tight. With coins="mixer", the shuffler sees every bit.
     """
 
     domain: Domain = Bits()

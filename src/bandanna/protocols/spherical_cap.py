@@ -47,12 +47,11 @@ class LocalUnit(BatchProtocol):
 
         estimate = n c + (r/m) sum_i u_i,      E|error|^2 = sum_i (r^2 / m^2 - |x_i - c|^2),      m = E<u, u0>
 
-    Noise: `std` is sqrt(n) r / (m sqrt(dim)). Its square bounds the mean variance of the coordinates for any
-    statistics, and each variance if these point everywhere alike. Along one direction the variance depends on the
-    statistics; `std_along` bounds it for all. Across x_i - c it is never above the mean.
+    Noise: `std` is sqrt(n) r / (m sqrt(dim)); its square bounds the mean variance of the coordinates. `std_along`
+    bounds the standard deviation in any one direction, which depends on the statistics.
 
-    Privacy: each message is pure epsilon-DP on its own, for any domain of this ball; the accountant composes several.
-    References: Bhowmick et al. 2018; Asi, Feldman and Talwar 2022; proofs.md D.
+    Privacy: each message is pure epsilon-DP on its own; the accountant composes several. References: Bhowmick et al.
+    2018; Asi, Feldman and Talwar 2022; calibration.md D.
 
     Parameters
     ----------
@@ -209,9 +208,8 @@ def sample_directions(statistic: Statistic, event: CapEvent, source: NoiseSource
 
         u = T u0 + sqrt(1 - T^2) v,     v uniform among the unit vectors across u0
 
-    T is drawn by inversion of its law, given that it is inside the cap or outside. Steps of candidates are left out:
-    like the fast Gaussian's grid, they change no probability by more than the share that `bound_cap_mass` allows. The
-    sum has no law that could be drawn at once, so users are drawn one by one, some at a time.
+    T is drawn by inversion, given that it is inside the cap or outside. Steps of candidates are left out; they change
+    no probability by more than the share that `bound_cap_mass` allows. Users are drawn one by one, some at a time.
     """
     drawn = (
         _sum_directions(rows, statistic.domain, event, source)
@@ -264,11 +262,9 @@ def _iterate_rows(statistic: Statistic) -> Iterator[Floats]:
 
 
 def calibrate_cap(domain: Domain, budget: Budget, participations: int) -> tuple[PrivUnit, float]:
-    """Find the best direction for the largest epsilon that meets the budget, and the delta at which to state the
-    guarantee.
+    """Find the best direction for the largest epsilon that meets the budget, and the delta of the guarantee.
 
-    The accountant prices several directions by their pure epsilon alone. So the search runs over plain pure events, and
-    the direction is found once.
+    The accountant prices directions by their pure epsilon alone, so the search runs over plain pure events.
     """
     check_domain(domain)
     epsilon = largest_epsilon(_pure, budget, participations, least=LEAST, most=LARGEST)
