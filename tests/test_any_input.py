@@ -128,10 +128,7 @@ CASES: dict[str, Case] = {
     "protocol_for": (bd.protocols.protocol_for, {"privacy": bd.shuffle(**B), "domain": BALL, "users": 20}),
     "CentralGaussian.calibrate": (bd.protocols.CentralGaussian.calibrate, _calibrate),
     "LocalGaussian.calibrate": (bd.protocols.LocalGaussian.calibrate, _calibrate),
-    "LocalUnit.calibrate": (
-        bd.protocols.LocalUnit.calibrate,
-        {"domain": BALL, "budget": BUDGET, "participations": 1},
-    ),
+    "LocalUnit.calibrate": (bd.protocols.LocalUnit.calibrate, {"domain": BALL, "budget": BUDGET, "participations": 1}),
     "LocalUnit.of_std": (
         bd.protocols.LocalUnit.of_std,
         {"domain": BALL, "std": 3.0, "participations": 1, "delta": 1e-5},

@@ -22,11 +22,7 @@ from .stepping import act_each
 pytestmark = pytest.mark.filterwarnings("ignore::bandanna.errors.LateRewardWarning")  # rewards are late on purpose
 
 BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5}
-MODELS = {
-    "central": bd.central,
-    "local": bd.local,
-    "shuffle": bd.shuffle,
-}
+MODELS = {"central": bd.central, "local": bd.local, "shuffle": bd.shuffle}
 models = pytest.mark.parametrize("model", MODELS)
 
 

@@ -106,10 +106,7 @@ class Run:
             assert one.ledger.spent() == other.ledger.spent()
             assert one.ledger.store.tasks() == other.ledger.store.tasks()
             expected = [(e.batch, e.event, e.fingerprint, e.members, e.release) for e in other.ledger.store.entries()]
-            stores = [
-                one.ledger.store,
-                *(SQLiteStore(f"{path}.journal", encoding=ENCODING) for path in self.paths),
-            ]
+            stores = [one.ledger.store, *(SQLiteStore(f"{path}.journal", encoding=ENCODING) for path in self.paths)]
             for store in stores:
                 found = [(e.batch, e.event, e.fingerprint, e.members, e.release) for e in store.entries()]
                 assert same(found, expected)

@@ -52,16 +52,8 @@ def test_pandas_is_not_needed() -> None:
 @pytest.mark.parametrize(
     ("table", "error", "named"),
     [
-        (
-            pd.DataFrame([[0.1, 0.0], [0.9, 0.0]], index=["a", "a"]),
-            InvalidArgument,
-            r"contexts\.index\[1\] must be ",
-        ),
-        (
-            pd.DataFrame([[0.1, 0.0, 0.0]], index=["a"]),
-            InvalidStatistic,
-            r"got an array of shape \(1, 3\)",
-        ),
+        (pd.DataFrame([[0.1, 0.0], [0.9, 0.0]], index=["a", "a"]), InvalidArgument, r"contexts\.index\[1\] must be "),
+        (pd.DataFrame([[0.1, 0.0, 0.0]], index=["a"]), InvalidStatistic, r"got an array of shape \(1, 3\)"),
         (pd.DataFrame([[0.1, np.nan]], index=["a"]), InvalidStatistic, "contexts, arm 0, feature 1"),
         (pd.DataFrame([["x", "y"]], index=["a"]), InvalidStatistic, "contexts"),
     ],

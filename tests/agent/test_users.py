@@ -35,19 +35,7 @@ def test_numpy_counts_users_too(kind: type[np.integer[Any]]) -> None:
 
 @pytest.mark.parametrize(
     "user",
-    [
-        True,
-        np.True_,
-        3.0,
-        np.float64(3),
-        10**5000,
-        pd.NA,
-        np.timedelta64(3),
-        "",
-        b"a",
-        ("a",),
-        np.ma.masked,
-    ],
+    [True, np.True_, 3.0, np.float64(3), 10**5000, pd.NA, np.timedelta64(3), "", b"a", ("a",), np.ma.masked],
     ids=lambda user: type(user).__name__,
 )
 def test_what_is_no_id(user: Any) -> None:

@@ -45,11 +45,7 @@ GOOD = {"--dim": "5", "--epsilon": "1", "--delta": "1e-5", "--batch": "20"}
     ],
 )
 def test_bad_input_is_one_clear_line(
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    option: str,
-    value: str,
-    words: tuple[str, ...],
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], option: str, value: str, words: tuple[str, ...]
 ) -> None:
     options = {**GOOD, option: value}
     code, out, err = shell(monkeypatch, capsys, "calibrate", *(word for pair in options.items() for word in pair))

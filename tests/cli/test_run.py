@@ -98,14 +98,7 @@ def test_figures_are_drawn(file: Path) -> None:
     [
         ("epsilon", "epsilom", ("mine.toml: algorithm[2].epsilom is not an argument of", "Did you mean 'epsilon'?")),
         ("horizon = 300", "horizon = ", ("mine.toml: bad TOML", "line 3")),
-        (
-            "delta = 1e-5",
-            "delta = 0.0",
-            (
-                "algorithm[2].delta must be ",
-                "got 0.0",
-            ),
-        ),
+        ("delta = 1e-5", "delta = 0.0", ("algorithm[2].delta must be ", "got 0.0")),
     ],
 )
 def test_mistakes_are_one_clear_line(

@@ -113,10 +113,7 @@ def test_bad_arrays(bad: dict[str, Any], named: str) -> None:
 def test_functions_see_the_round_and_their_own_generator() -> None:
     """A function is not called once per round, in order, with a generator of the seed."""
     env = CallableEnvironment(
-        dim=1,
-        n_arms=2,
-        contexts=lambda t, rng: [[t / 10], [rng.random()]],
-        mean=lambda features: features[:, 0] ** 2,
+        dim=1, n_arms=2, contexts=lambda t, rng: [[t / 10], [rng.random()]], mean=lambda features: features[:, 0] ** 2
     )
     world = env.begin(Streams([3, 8]))
     contexts = world.contexts(0, 10)

@@ -19,10 +19,7 @@ GRID: dict[str, Any] = {
     "horizon": [20, 100],
     "seeds": 2,
     "environment": {"name": "FiniteArms", "means": {"each": [[0.2, 0.8], [0.5, 0.6]]}},
-    "algorithm": [
-        {"name": "UCB1"},
-        {"name": "LDP-UCB", "label": "local", "epsilon": [1.0, 2.0]},
-    ],
+    "algorithm": [{"name": "UCB1"}, {"name": "LDP-UCB", "label": "local", "epsilon": [1.0, 2.0]}],
 }
 
 

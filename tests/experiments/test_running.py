@@ -88,10 +88,7 @@ def test_a_grid_is_resumed_and_read_back(done: Results, monkeypatch: pytest.Monk
     monkeypatch.setattr(runner, "save_both", lambda *_: [])  # the figures would be the same
     told: list[tuple[int, int, str]] = []
     again = bd.experiments.run(
-        done.experiment,
-        out=done.directory,
-        resume=True,
-        progress=lambda *step: told.append(step),
+        done.experiment, out=done.directory, resume=True, progress=lambda *step: told.append(step)
     )
     assert told == [(12, 12, "12 found")]
     assert dict(again) == dict(done)

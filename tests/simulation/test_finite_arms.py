@@ -72,10 +72,7 @@ SCALE = FiniteArms(means=(0.1, 0.5), reward=ClippedGaussian(std=0.5, low=-1.0, h
             SCALE,
             marks=pytest.mark.full,
         ),
-        (
-            Elimination(n_arms=2, horizon=2_000, privacy=SHUFFLE, failure=0.5, reward_range=(-0.5, 0.7)),
-            SCALE,
-        ),
+        (Elimination(n_arms=2, horizon=2_000, privacy=SHUFFLE, failure=0.5, reward_range=(-0.5, 0.7)), SCALE),
         pytest.param(GOPE(dim=2, horizon=6_000, failure=0.5, privacy=none()), SPHERE, marks=pytest.mark.full),
         pytest.param(
             GOPE(dim=2, horizon=6_000, privacy=central(rho=0.05), failure=0.5), SPHERE, marks=pytest.mark.full

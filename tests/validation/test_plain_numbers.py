@@ -58,10 +58,7 @@ MAKERS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "LaplaceEvent": (events.LaplaceEvent, {"scale": 2.0, "sensitivity": 1.0, "dim": 3, "grid": 0.25}),
     "DiscreteLaplaceEvent": (events.DiscreteLaplaceEvent, {"scale": 2.0, "shift": 1.0, "dim": 3}),
     "CapEvent": (events.CapEvent, {"cosine": 0.25, "chance": 0.75, "candidates": 4, "dim": 3, "steps": 64}),
-    "BinomialEvent": (
-        events.BinomialEvent,
-        {"trials": 100, "shift": 2.0, "reach": 2, "dim": 3, "probability": 0.5},
-    ),
+    "BinomialEvent": (events.BinomialEvent, {"trials": 100, "shift": 2.0, "reach": 2, "dim": 3, "probability": 0.5}),
     "ShuffledGaussianEvent": (
         events.ShuffledGaussianEvent,
         {"std": 2.0, "sensitivity": 1.0, "users": 10, "dim": 2, "tail": 0.0},
@@ -77,10 +74,7 @@ MAKERS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
             "grid": 0.25,
         },
     ),
-    "RepetitionEvent": (
-        events.RepetitionEvent,
-        {"event": events.GaussianEvent(std=1.0, sensitivity=1.0), "times": 3},
-    ),
+    "RepetitionEvent": (events.RepetitionEvent, {"event": events.GaussianEvent(std=1.0, sensitivity=1.0), "times": 3}),
     "BLT": (BLT, {"horizon": 100, "theta": (0.75,), "theta_hat": (0.5,)}),
     "BinaryTree": (BinaryTree, {"horizon": 100}),
     "BinomialNoise": (BinomialNoise, {**NOISE, "probability": 0.5}),

@@ -465,11 +465,7 @@ class ContinualSum:
         if not isinstance(self.privacy, Privacy):
             raise InvalidArgument("privacy", self.privacy, "bd.none(), bd.central(...), bd.local(...), ...")
         if not isinstance(self.values, Domain):
-            raise InvalidArgument(
-                "values",
-                self.values,
-                "a bd.device.Bits, Box, Ball or SymmetricMatrix",
-            )
+            raise InvalidArgument("values", self.values, "a bd.device.Bits, Box, Ball or SymmetricMatrix")
         self.privacy.warn_if_delta_exceeds(self.horizon)
         nothing = np.zeros(self.values.dim)
         state = self.protocol.begin() if isinstance(self.protocol, StreamProtocol) else None

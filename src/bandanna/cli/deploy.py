@@ -402,10 +402,7 @@ def simulate_clients(
 
 
 def dashboard(
-    places: Annotated[
-        list[str],
-        typer.Argument(help="An analyzer's address or a task's directory.", metavar="PLACE"),
-    ],
+    places: Annotated[list[str], typer.Argument(help="An analyzer's address or a task's directory.", metavar="PLACE")],
     ask: Annotated[
         list[str] | None,
         typer.Option(

@@ -142,13 +142,7 @@ def run(
     try:
         with ProgressBar(shown=not as_json) as bar:
             results = runner.run(
-                file,
-                out=directory,
-                jobs=jobs,
-                executor=executor,
-                scheduler=scheduler,
-                resume=resume,
-                progress=bar,
+                file, out=directory, jobs=jobs, executor=executor, scheduler=scheduler, resume=resume, progress=bar
             )
     except KeyboardInterrupt:
         typer.secho(f"stopped; finished blocks are kept, continue with --resume --out {directory}", err=True)
@@ -487,9 +481,7 @@ def _print_study(title: str, rows: list[dict[str, Any]], out: Path | None) -> No
 # list
 
 
-def algorithms(
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
-) -> None:
+def algorithms(as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False) -> None:
     """List the algorithms: name, paper, whom their users trust, what is protected and what is guaranteed."""
     from bandanna.policies.registry import ALGORITHMS
 
