@@ -20,7 +20,7 @@ DRINKS = ["tea", "coffee", "milk"]
 
 def make_policy() -> bd.LinTS:
     """A small private policy with a model for each of three arms."""
-    return bd.LinTS(n_arms=3, features=3, horizon=500, privacy=bd.central(1.0, 1e-5))
+    return bd.LinTS(features=3, horizon=500, privacy=bd.central(1.0, 1e-5))
 
 
 def make_agent() -> bd.Agent:
@@ -30,7 +30,53 @@ def make_agent() -> bd.Agent:
 
 def test_an_agent_takes_its_policy_without_a_name() -> None:
     policy = make_policy()
-    assert bd.Agent(policy, arms=DRINKS).policy == bd.Agent(policy=policy, arms=DRINKS).policy == policy
+    same = bd.LinTS(n_arms=3, features=3, horizon=500, privacy=bd.central(1.0, 1e-5))
+    assert bd.Agent(policy, arms=DRINKS).policy == bd.Agent(policy=policy, arms=DRINKS).policy == same
+
+
+NAMES = ["LinTS", "UCB1", "Thompson", "AdaC-UCB", "AdaP-UCB", "DP-SE", "SDP-SE", "LDP-UCB"]
+
+
+def make_without_arms(name: str) -> Any:
+    """A policy that does not know its number of arms."""
+    features = {"features": 2} if name == "LinTS" else {}
+    delta = {"delta": 1e-5} if name in ("AdaC-UCB", "SDP-SE") else {}
+    epsilon = {} if name in ("LinTS", "UCB1", "Thompson") else {"epsilon": 1.0}
+    return bd.make(name, horizon=60, **features, **epsilon, **delta)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_number_of_arms_follows_from_the_names_of_the_arms(name: str, tmp_path: Any) -> None:
+    policy = make_without_arms(name)
+    agent = bd.Agent(policy, arms=iter(DRINKS), test=True, seed=0)
+    assert agent.policy == policy.with_arms(3) == policy.with_arms(3).with_arms(5)
+    assert policy.n_arms is None
+    decision = agent.act([0.3, 0.1]) if name == "LinTS" else agent.act()
+    assert decision.arm in DRINKS
+    agent.save(tmp_path / "saved")
+    assert bd.Agent.load(tmp_path / "saved").policy == agent.policy
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_number_of_arms_follows_from_the_environment(name: str) -> None:
+    policy, world = make_without_arms(name), bd.environments.FiniteArms(means=(0.2, 0.5, 0.8))
+    if name == "LinTS":
+        world = bd.environments.DisjointLinear(dim=2, n_arms=3)
+    one, other = bd.simulate(policy, world, n_seeds=2), bd.simulate(policy.with_arms(3), world, n_seeds=2)
+    np.testing.assert_array_equal(one.regret, other.regret)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_without_a_number_of_arms_a_policy_says_what_is_missing(name: str) -> None:
+    policy = make_without_arms(name)
+    with pytest.raises(InvalidArgument, match=r"n_arms must be known .* bd.Agent\(policy, arms="):
+        policy.init()
+    with pytest.raises(InvalidArgument, match="arms must be a list with the names of all arms, got None"):
+        bd.Agent(policy)
+    if name == "LinTS":
+        for read in ("guarantee", "batch_sizes"):
+            with pytest.raises(InvalidArgument, match="n_arms must be known"):
+                getattr(policy, read)
 
 
 def test_budgets_are_epsilon_and_then_delta() -> None:

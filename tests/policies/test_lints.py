@@ -276,7 +276,6 @@ def test_who_does_not_answer_says_nothing() -> None:
     "arguments",
     [
         {"dim": 3, "n_arms": 2},
-        {"features": 3},
         {"dim": 2, "n_arms": 3, "features": 4},
         {"dim": 1, "intercept": True},
         {"dim": 2, "batch": "paper"},

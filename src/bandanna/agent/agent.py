@@ -133,6 +133,9 @@ class Agent:
             raise InvalidArgument("seed", seed, "an integer with test=True and None otherwise")
         seed = None if seed is None else validation.integer("seed", seed, least=0, most=validation.SEED_LIMIT)
         validation.one_of("release", release, ("now", "background", "manual"))
+        if policy._lacks_arms:
+            arms = validation.list_entries("arms", arms, "a list with the names of all arms")
+            policy = policy.with_arms(len(arms))
         records = None if features is None else RecordMapper(features, policy)
         if records is not None and arms is not None and getattr(policy, "n_arms", None) is None:
             arms = records.of_arms(arms, "arms")

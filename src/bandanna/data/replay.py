@@ -337,6 +337,7 @@ def replay(
         raise InvalidArgument("log", type(log).__name__, "a bd.Log: bd.Log.from_frame(...)")
     validation.one_of("method", method, _METHODS)
     validation.one_of("path", path, ("law", "messages"))
+    policy = policy.with_arms(log.n_arms)
     check_log_fits(policy, log)
     events = _count_events(policy, log, horizon)
     began = time.perf_counter()

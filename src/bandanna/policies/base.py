@@ -197,6 +197,14 @@ class Execution:
     player: str = "plain"
 
 
+def require_arm_count(n_arms: int | None) -> int:
+    """Return the number of arms, or raise an error where it is not known yet."""
+    if n_arms is None:
+        hint = "Give the policy to bd.Agent(policy, arms=[...]) or bd.simulate(policy, env), or pass n_arms"
+        raise InvalidArgument("n_arms", None, "known for this", hint)
+    return n_arms
+
+
 class Policy(ABC, Generic[State]):
     """A frozen configuration with pure functions of states. Arrays may have leading replicate axes.
 
@@ -234,6 +242,15 @@ class Policy(ABC, Generic[State]):
     def publish(self, state: State) -> Any:
         """Return all that a device needs; the state itself unless the policy says otherwise."""
         return state
+
+    @property
+    def _lacks_arms(self) -> bool:
+        """Whether the policy was made without the number of its arms."""
+        return False
+
+    def with_arms(self, n_arms: int) -> Self:
+        """Return this policy for `n_arms` arms if it was made without a number of arms, else the policy itself."""
+        return replace(self, n_arms=n_arms) if self._lacks_arms else self  # type: ignore[type-var]
 
     def clip_features(self, contexts: Floats) -> Floats:
         """Device: clip features to the policy's bounds; `act` is given the result."""

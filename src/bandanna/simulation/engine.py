@@ -214,6 +214,7 @@ def _simulate_policy(
     validation.instance("policy", policy, Policy, "a policy such as bd.LinTS(...) or bd.make(...)")
     play = PLAYERS[vars(type(policy)).get("execution", Execution()).player]
     validation.instance("env", env, Environment, "an environment such as bd.environments.LinearContextual(...)")
+    policy = policy.with_arms(env.n_arms)
     for size in ("n_arms", "dim"):  # finite-armed policies count arms, linear ones features, some both
         wanted = getattr(policy, size, None)
         if wanted is not None and getattr(env, size) != wanted:

@@ -17,7 +17,7 @@ from bandanna.errors import InvalidArgument, InvalidStatistic, ValueSummary
 from bandanna.numeric.linalg import first_best
 from bandanna.numeric.rng import DeviceRandomness
 from bandanna.policies import regret_bounds
-from bandanna.policies.base import PlayedRounds, Policy, SumQuery
+from bandanna.policies.base import PlayedRounds, Policy, SumQuery, require_arm_count
 from bandanna.policies.regret_bounds import BoundCalls, RunSetting
 from bandanna.privacy.guarantee import Guarantee
 from bandanna.protocols.base import Protocol
@@ -155,15 +155,26 @@ class FiniteArmedPolicy(Policy[State]):
         '. Private policies without features: "AdaC-UCB" (central), "SDP-SE" (shuffle), "LDP-UCB" (local)'
     )
 
-    n_arms: int
+    n_arms: int = None  # type: ignore[assignment]  # until it is known
     horizon: int
     privacy: Privacy
     reward_range: tuple[float, float] = (0.0, 1.0)
 
     def __post_init__(self) -> None:
-        validation.set_validated(self, validation.integer, "n_arms", "horizon")
+        if not self._lacks_arms:
+            validation.set_validated(self, validation.integer, "n_arms")
+        validation.set_validated(self, validation.integer, "horizon")
         self._check_trust_model()
         _ = self.domain
+
+    @property
+    def _lacks_arms(self) -> bool:
+        return self.n_arms is None
+
+    @property
+    def _arms(self) -> int:
+        """The number of arms; an error where it is not known yet."""
+        return require_arm_count(self.n_arms)
 
     @cached_property
     def domain(self) -> RewardDomain:

@@ -112,7 +112,7 @@ class Elimination(FiniteArmedPolicy[EliminationState]):
 
     def _log(self, factor: float, epoch: int) -> float:
         failure = min(1 / self.horizon, 0.5) if self.failure is None else self.failure
-        return math.log(factor * self.n_arms * epoch**2 / failure)
+        return math.log(factor * self._arms * epoch**2 / failure)
 
     def _noise_quantile(self, epoch: int, std: float) -> float:
         """Q, in units of the range: the noise of a sum stays below it, except with probability b/(4 K e^2)."""
@@ -157,7 +157,7 @@ class Elimination(FiniteArmedPolicy[EliminationState]):
         """Batch sizes that a run can complete: epoch e begins after at least two batches of every epoch before."""
         found: list[int] = []
         begun = 0
-        while self.n_arms > 1 and begun + (users := self.users(len(found) + 1)) <= self.horizon:
+        while self._arms > 1 and begun + (users := self.users(len(found) + 1)) <= self.horizon:
             found.append(users)
             begun += 2 * users
         return tuple(found)
@@ -178,7 +178,7 @@ class Elimination(FiniteArmedPolicy[EliminationState]):
 
     def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> EliminationState:
         """All arms, nothing released."""
-        return EliminationState(epoch=1, active=np.ones(self.n_arms, dtype=bool))
+        return EliminationState(epoch=1, active=np.ones(self._arms, dtype=bool))
 
     def best(self, snapshot: EliminationState, contexts: Floats) -> Ints:
         """The first arm that is left."""

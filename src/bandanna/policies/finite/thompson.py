@@ -132,7 +132,7 @@ class Thompson(FiniteArmedPolicy[ArmSums]):
     @cached_property
     def ask(self) -> SumQuery:
         """Successes and plays of every arm, in the clear."""
-        return SumQuery(protocol=Clear(domain=Box(dim=2 * self.n_arms)))
+        return SumQuery(protocol=Clear(domain=Box(dim=2 * self._arms)))
 
     @cached_property
     def guarantee(self) -> Guarantee:
@@ -141,7 +141,7 @@ class Thompson(FiniteArmedPolicy[ArmSums]):
 
     def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> ArmSums:
         """Nothing played yet."""
-        return make_empty_arm_sums(self.n_arms, replicates)
+        return make_empty_arm_sums(self._arms, replicates)
 
     def episode(self, state: ArmSums) -> FixedLength:
         """One round."""

@@ -87,7 +87,7 @@ class PerRoundUCB(FiniteArmedPolicy[ArmSums]):
 
     def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> ArmSums:
         """Nothing played yet."""
-        return make_empty_arm_sums(self.n_arms, replicates)
+        return make_empty_arm_sums(self._arms, replicates)
 
     def best(self, snapshot: ArmSums, contexts: Floats) -> Ints:
         """The largest mean."""
@@ -264,7 +264,7 @@ class UCBEpisodes(FiniteArmedPolicy[UCBEpisodesState]):
 
     def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> UCBEpisodesState:
         """Nothing played yet."""
-        shape = (*replicates, self.n_arms)
+        shape = (*replicates, self._arms)
         whole, each = np.zeros(shape, dtype=np.int64), np.zeros(replicates, dtype=np.int64)
         return UCBEpisodesState(estimates=np.zeros(shape), lengths=whole, pulls=whole, rounds=each, episodes=each)
 

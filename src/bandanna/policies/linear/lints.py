@@ -28,7 +28,7 @@ from bandanna.errors import InvalidArgument
 from bandanna.numeric.linalg import find_best_arms, first_best, inner
 from bandanna.numeric.rng import DeviceRandomness
 from bandanna.policies.algorithm import register_algorithm
-from bandanna.policies.base import Execution, FixedLength, SumQuery
+from bandanna.policies.base import Execution, FixedLength, SumQuery, require_arm_count
 from bandanna.policies.linear.base import (
     BatchedLinearPolicy,
     InformedBatches,
@@ -95,6 +95,7 @@ class LinTS(BatchedLinearPolicy):
                the first 10^9 users, in batches of at most 10^5
     n_arms, features  instead of `dim`: every arm has a parameter of its own, of so many features of the user and a
                constant, which is added; all rows of a context are the user's features. (`PerArmReport`)
+               n_arms may be left out: `bd.Agent(policy, arms=...)` and `bd.simulate` find the number
     privacy    `bd.none()`, `bd.central(...)`, `bd.local(...)`, `bd.shuffle(...)`, `bd.concurrent(...)`
     intercept  whether the last feature is a constant (any number > 0): then reports need about half the noise
                (`InterceptReport`), features count as (z, 1) with |z| <= 1, and theta is in those units
@@ -192,23 +193,29 @@ class LinTS(BatchedLinearPolicy):
             raise InvalidArgument("dim", self.dim, "at least 2 with intercept=True", "The last feature is the constant")
         if self.start is not None:
             self.start.check(self._domain.dim)
-        _ = self._schedule
+        if not self._lacks_arms:
+            _ = self._schedule
+
+    @property
+    def _lacks_arms(self) -> bool:
+        return self.features is not None and self.n_arms is None
 
     def _check_own(self) -> None:
         """Arms with models of their own."""
-        if self.n_arms is None or self.features is None or self.dim not in (None, 0, self.features):
+        if self.features is None or self.dim not in (None, 0, self.features):
             given = {"n_arms": self.n_arms, "features": self.features, "dim": self.dim}
             allowed, hint = "given as n_arms and features, without dim", "A constant is added for you"
             raise InvalidArgument(", ".join(given), tuple(given.values()), allowed, hint)
-        validation.set_validated(self, validation.integer, "n_arms", least=2)
+        if self.n_arms is not None:
+            validation.set_validated(self, validation.integer, "n_arms", least=2)
         validation.set_validated(self, validation.integer, "features")
         object.__setattr__(self, "dim", self.features)
 
     @cached_property
     def _domain(self) -> RegressionReport:
         """Reports of x y and x x^T, of (z, 1) and centred rewards, or of those of one arm."""
-        if self.n_arms is not None:
-            return PerArmReport(features=self.dim, n_arms=self.n_arms)
+        if self.features is not None:
+            return PerArmReport(features=self.dim, n_arms=require_arm_count(self.n_arms))
         if self.intercept:
             return InterceptReport(features=self.dim)
         return LinearReport(features=self.dim, isometric=self.privacy.isometric)
@@ -216,7 +223,7 @@ class LinTS(BatchedLinearPolicy):
     @property
     def _centre(self) -> float:
         """What a reward is told from: 1/2 where there is a constant."""
-        return 0.5 if self.intercept or self.n_arms is not None else 0.0
+        return 0.5 if self.intercept or self.features is not None else 0.0
 
     @cached_property
     def _report_statistic(self) -> RegressionStatistic:
@@ -231,7 +238,7 @@ class LinTS(BatchedLinearPolicy):
     @cached_property
     def _schedule(self) -> Schedule:
         """The batches that `batch` says; without a horizon they grow to 10^5 users, which somebody must hold."""
-        dim, blocks = (self.dim, 1) if self.n_arms is None else (self.dim + 1, self.n_arms)
+        dim, blocks = (self.dim, 1) if self.features is None else (self.dim + 1, require_arm_count(self.n_arms))
         batches = self._plan_batches(dim=dim, blocks=blocks)
         if self.horizon is None and batches is not self.batch and isinstance(batches, InformedBatches):
             return replace(batches, most=max(_LARGEST, batches.first))
