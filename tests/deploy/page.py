@@ -1,11 +1,11 @@
-"""What docs/deploy.md says of tasks, made from tasks: `python -m tests.deploy.page` prints it, to be put there."""
+"""Examples of docs/how-to/deploy.md, made from its task: `python -m tests.deploy.page` prints who sees what."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
-PAGE = Path(__file__).parents[2] / "docs" / "deploy.md"
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "deploy.md"
 
 
 def toml() -> str:
@@ -16,8 +16,8 @@ def toml() -> str:
 
 
 def commands() -> list[str]:
-    """What the page's section about a laptop lets the reader type, in order."""
-    section = PAGE.read_text().partition("## On a laptop")[2].partition("\n## ")[0]
+    """What the page's section about one machine lets the reader type, in order."""
+    section = PAGE.read_text().partition("## Deploy on one machine")[2].partition("\n## ")[0]
     return re.findall(r"^\$ (bandanna .*)$", section, re.MULTILINE)
 
 

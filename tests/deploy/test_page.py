@@ -1,4 +1,4 @@
-"""docs/deploy.md says what the program does: who sees what, and the walk through a task."""
+"""docs/how-to/deploy.md says what the program does: who sees what, and the walk through a task."""
 
 from __future__ import annotations
 

@@ -478,7 +478,7 @@ def demo_deployed(
     _print_demo(told)
     if out is not None:
         typer.echo(f"Everything is in {out}: look with sqlite3, or read the logs.")
-    typer.echo("Next: docs/deploy.md, or bandanna task create")
+    typer.echo("Next: docs/how-to/deploy.md, or bandanna task create")
 
 
 def _print_demo(told: dict[str, Any]) -> None:

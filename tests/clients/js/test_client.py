@@ -59,8 +59,8 @@ def test_types_name_what_the_client_exports() -> None:
 
 
 def test_the_page_about_it_runs(tmp_path: Path) -> None:
-    told = node("page.mjs", after=(str(ROOT / "docs" / "clients-js.md"), str(tmp_path)))
-    assert told.splitlines() == ["0 running", "6 blocks"]
+    told = node("page.mjs", after=(str(ROOT / "docs" / "how-to" / "clients.md"), str(tmp_path)))
+    assert told.splitlines() == ["0 running", "5 blocks"]
 
 
 def test_versions_are_those_of_this_release() -> None:
