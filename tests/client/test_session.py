@@ -750,7 +750,7 @@ def test_a_decision_of_a_process_that_ended_is_finished_by_the_next_one(point: s
     if point == "before the answer":
         town.fault = lambda request: kill() if request.method == "POST" else ""
     if point == "before the choice":
-        first._steward._seen = kill  # type: ignore[method-assign]
+        first._steps._seen = kill  # type: ignore[method-assign]
     with pytest.raises(Killed):
         first.act(contexts)
     del first

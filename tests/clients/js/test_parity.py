@@ -185,7 +185,7 @@ def in_python(given: dict[str, Any], words: Words) -> dict[str, Any]:
     http, told = httpx.Client(transport=httpx.MockTransport(answer)), dict[str, Any]()
     parts: dict[str, Any] = {"tickets": lambda *_: ticket, "outbox": ":memory:", "http": http, "patience": 0.0}
     with Session(base64.b64decode(given["document"]), id=given["task"], **parts) as session:
-        session._steward._source, session._steward._coins = RecordedNoise(words), RecordedCoins(words)
+        session._steps._source, session._steps._coins = RecordedNoise(words), RecordedCoins(words)
         try:
             decision = session.act(plain(given["contexts"]))
             told["act"] = {"action": decision.action, "reason": decision.reason}

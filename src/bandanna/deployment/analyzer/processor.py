@@ -61,10 +61,9 @@ from bandanna.storage.encoding import Encoding
 class AnalyzerProgress:
     """The state of the analyzer before round `round` of batch `epoch`: one row of its database.
 
-    state       of the policy, before the batch's episode;  streams: of stream protocols (raw sums in the central model)
-    next_epoch  the number of the batch after it
-    kept        rows that later queries may be about, of servers that are trusted with rows
-    source      where seeded noise is; None for secure noise
+    `state` is the policy's before the batch's episode, `streams` those of stream protocols (raw sums in the central
+    model), `next_epoch` the number of the batch after it, `kept` the rows that later queries of a trusted server may
+    need, and `source` the place of seeded noise, None for secure noise.
     """
 
     task: str
@@ -100,7 +99,7 @@ def read_progress(rows: Transaction, encoding: Encoding) -> AnalyzerProgress | N
 
 
 def write_progress(rows: Transaction, progress: AnalyzerProgress, state: str, encoding: Encoding) -> None:
-    """Replace the row; `state` is the progress' state as text."""
+    """Replace the row; `state` is the progress's state as text."""
     kept = {name: [columns_from_played(each) for each in some] for name, some in progress.kept.items()}
     texts = state, *map(encoding.dumps, (dict(progress.streams), kept, progress.source))
     rows.execute("delete from progress")
@@ -114,10 +113,7 @@ def write_progress(rows: Transaction, progress: AnalyzerProgress, state: str, en
 
 
 class AnalyzerRandomness:
-    """Noise and coins of the operating system, or in a seeded test of the simulation's streams.
-
-    stream  the noise of stream protocols
-    """
+    """Noise and coins of the operating system, or of the simulation's streams in a seeded test."""
 
     def __init__(self, policy: Policy[Any], seed: int | None, state: Any) -> None:
         self.source: NoiseSource = SecureNoise()
@@ -150,9 +146,7 @@ _MAX_PRICES = 100  # of a ledger's summary
 
 @dataclass(frozen=True, kw_only=True)
 class ShareResult:
-    """The answer to a share: 201 released, 422 burned or 200 known, each with a receipt; or 202, whose receipt comes
-    later: the share is stored, or its publication is pending.
-    """
+    """The answer to a share: 201 released, 422 burned, 200 known, each with a receipt; or 202 if that comes later."""
 
     status: int
     receipt: bytes | None = None
@@ -162,7 +156,7 @@ Witness = Callable[[bytes], tuple[int, Any]]  # tells the registrar; its answer,
 
 
 class ShareRejected(BandannaError):
-    """A share that cannot be taken; `reason` is one word, or two."""
+    """A share that cannot be taken, with a `reason` of one or two words."""
 
     def __init__(self, reason: str, text: str) -> None:
         self.reason = reason
@@ -171,7 +165,7 @@ class ShareRejected(BandannaError):
 
 @dataclass(frozen=True, kw_only=True)
 class ReceivedShare:
-    """A share that was checked, and the bytes in which it came."""
+    """A checked share, and the bytes in which it came."""
 
     share: Share
     content: bytes
@@ -179,7 +173,7 @@ class ReceivedShare:
 
 @dataclass(frozen=True, kw_only=True)
 class BatchPlan:
-    """The running batch, and the one after it where it is known."""
+    """The running batch, and the next one if it is known."""
 
     episode: Episode | None
     batches: tuple[Batch, ...]
@@ -236,8 +230,8 @@ class BatchProcessor:
     def _exclusive(self) -> Iterator[None]:
         """Hold the lock, with the state that the database has.
 
-        A commit whose outcome is unknown may have happened, so after an error the state is read again before it is
-        used: what was released is never drawn again.
+        A commit with unknown outcome may have happened, so after an error the state is read again before it is used: a
+        release is never drawn twice.
         """
         with self._lock:
             if self._reload_needed:
@@ -251,7 +245,7 @@ class BatchProcessor:
                 raise
 
     def check_claim(self) -> None:
-        """Refuse, with Fenced, to send anything where another process serves the database."""
+        """Refuse, with Fenced, to send anything once another process serves the database."""
         self._database.check_claim()
 
     def _begin(self, rows: Transaction) -> None:
@@ -262,7 +256,7 @@ class BatchProcessor:
         self._publish(rows, self._settled(first), (), outcome="begun")
 
     def _settled(self, progress: AnalyzerProgress) -> AnalyzerProgress:
-        """Return the progress, finished if nothing more is released."""
+        """Return the progress; finished if nothing more is released."""
         episode = self.policy.episode(progress.state)
         over = episode is None or not episode.released
         return replace(progress, status=FINISHED) if over and progress.status == RUNNING else progress
@@ -303,7 +297,7 @@ class BatchProcessor:
 
     @property
     def running(self) -> tuple[int, int]:
-        """Epoch and round that are awaited."""
+        """The epoch and round that are awaited."""
         return self.progress.epoch, self.progress.round
 
     def take(self, content: bytes, mixer: str, epoch: int, round_: int) -> ShareResult:
@@ -337,7 +331,7 @@ class BatchProcessor:
 
     @property
     def pending(self) -> ServedPublication | None:
-        """The publication that is committed and not served yet."""
+        """The publication that is committed but not served yet."""
         newest, served = self._newest, self.published
         return newest if served is None or served.number < newest.number else None
 
@@ -353,13 +347,10 @@ class BatchProcessor:
         return "starting" if served is None else str(served.said("status"))
 
     def settle(self) -> bool:
-        """Have the registrar cosign what is pending, store the cosignature, then serve the publication.
+        """Have the registrar cosign the pending publication, store the cosignature, then serve it.
 
-        Returns
-        -------
-        bool
-            Whether nothing is pending. If not, the registrar is away, or has cosigned another publication of this
-            number, or a later one: then this database was restored, and `rolled_back` is set for good.
+        Return whether nothing is pending. If not, the registrar is away, or it has cosigned another publication of this
+        number or a later one: then this database was restored, and `rolled_back` is set for good.
         """
         with self._settle_lock:
             pending = self.pending
@@ -378,7 +369,7 @@ class BatchProcessor:
             return False
 
     def _told(self, published: ServedPublication) -> bytes:
-        """Return the signed statement about a publication that the registrar is sent."""
+        """Return the signed statement about a publication for the registrar."""
         document = loads(published.document)
         told = {name: document[name] for name in ("number", "previous", "epoch")} | {"chain": published.chain}
         return dumps({**told, "signature": self._sign("witness", dumps(told))})
@@ -396,10 +387,7 @@ class BatchProcessor:
         return True
 
     def check_rollback(self, witness: Any) -> None:
-        """Stop for good if this analyzer's own key has signed a publication that is not in this history.
-
-        Nobody else can bring that about: what others have signed, or what is in this history, changes nothing.
-        """
+        """Stop for good if this analyzer's own key has signed a publication that is not in this history."""
         if not isinstance(witness, dict):
             return
         told = {name: value for name, value in witness.items() if name != "signature"}
@@ -410,7 +398,7 @@ class BatchProcessor:
             self.rolled_back |= publication.read_chain(rows, int(told["number"])) != told["chain"]
 
     def _check_settled(self) -> None:
-        """Refuse whatever follows from a publication that is not served."""
+        """Refuse to continue from a publication that is not served."""
         if self.rolled_back:
             text = "the registrar has cosigned a publication that this analyzer does not know: restore its database"
             raise ShareRejected("rolled back", text)
@@ -418,7 +406,7 @@ class BatchProcessor:
             raise ShareRejected("unwitnessed", "the registrar has not cosigned the newest publication yet")
 
     def _receive(self, rows: Transaction, received: ReceivedShare) -> list[ReceivedShare] | None:
-        """Return all shares of the round by the names of their mixers if this is the last one; store it if not."""
+        """Return all shares of the round by mixer if this is the last one; else store it."""
         share = received.share
         epoch, round_, mixer = share["epoch"], share["round"], share["mixer"]
         found = rows.execute("select mixer, content from shares where epoch = ? and round = ?", epoch, round_)
@@ -457,7 +445,7 @@ class BatchProcessor:
         return outcome, after, self._publish(rows, after, texts, outcome=outcome, of=(epoch, round_), digests=digests)
 
     def _tell_key(self, shares: Sequence[Share]) -> None:
-        """Take the helper's newest key for sealing into the next publication, and into all after it."""
+        """Take the helper's newest key for sealing into the next publications."""
         for share in shares:
             told, known = share["key"], self._seal_key
             if share["mixer"] == "helper" and told is not None and (known is None or told["id"] > known["id"]):
@@ -502,7 +490,7 @@ class BatchProcessor:
         charge_ledger(ledger, charges, task=self.task.id, batch=str(self.progress.epoch))
 
     def _skip_unusable(self, rows: Transaction, ledger: Ledger | None) -> AnalyzerProgress:
-        """Pay for totals that were seen, and begin the episode again with other people."""
+        """Pay for totals that were seen, and begin the episode again with other users."""
         progress = self.progress
         if progress.round == 0:
             self._charge_batch(ledger, b"burned")
@@ -519,7 +507,7 @@ class BatchProcessor:
                        next_epoch=epoch + 1, round=0)  # fmt: skip
 
     def _exhaust(self, epoch: int, round_: int) -> tuple[str, AnalyzerProgress, ServedPublication]:
-        """Publish that the budget refuses: nothing was released, and nothing more will be."""
+        """Publish that the budget refuses: nothing more is released."""
         with self._database.transaction() as rows:
             after = replace(self.progress, status=EXHAUSTED)
             return EXHAUSTED, after, self._publish(rows, after, (), outcome=EXHAUSTED, of=(epoch, round_))
@@ -532,7 +520,7 @@ class BatchProcessor:
         return Ledger(budget=privacy.budget, participations=often, store=TransactionStore(rows))
 
     def ledger_view(self) -> dict[str, Any] | None:
-        """Return the ledger as of the publication in force, for JSON; None where nothing is promised."""
+        """Return the ledger as of the publication in force, for JSON; None without a promise."""
         with self._database.reading() as rows:
             ledger, served = self._ledger(rows), self.published
             if ledger is None or served is None:
@@ -611,7 +599,7 @@ class BatchProcessor:
             return publication.make_receipt(rows, self.task.id, epoch, round_, self._sign)
 
     def known(self, share: str, mixer: str, epoch: int, round_: int) -> bytes:
-        """Return the receipt of a round that is over, for a mixer whose share has this digest; refuse others."""
+        """Return the receipt of a finished round for a mixer whose share has this digest; refuse others."""
         with self._exclusive():
             self._check_settled()
             with self._database.reading() as rows:
@@ -625,7 +613,7 @@ class BatchProcessor:
 
 
 def _finite_or_none(epsilon: float | None) -> float | None:
-    """Return what was spent; None where it is no finite number, as zCDP at delta 0."""
+    """Return what was spent; None for no finite number, as of zCDP at delta 0."""
     return epsilon if epsilon is not None and math.isfinite(epsilon) else None
 
 

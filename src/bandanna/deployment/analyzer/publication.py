@@ -21,8 +21,8 @@ _PLAIN = json.JSONDecoder()
 class ServedPublication:
     """A publication as it is served.
 
-    entries      the number of the ledger's last entry when it was made
-    cosignature  the registrar's: this publication is the one of its number; None before it is known
+    `entries` is the number of the ledger's last entry when it was made. `cosignature` is the registrar's; None before
+    it is known.
     """
 
     number: int
@@ -59,9 +59,9 @@ def read_publication_row(rows: Transaction, number: int | None = None) -> Served
 
 
 def read_history(rows: Transaction, after: int, most: int, last: int) -> list[dict[str, Any]]:
-    """Return a line for each of at most `most` publications after number `after`, up to the `last` one that is served.
+    """Return a line for each of at most `most` publications after number `after`, up to the served number `last`.
 
-    There are fewer lines where documents are long.
+    There are fewer lines if documents are long.
     """
     query = "select number, epoch, round, outcome, chain, document from releases"
     query += " where number > ? and number <= ? order by number"
@@ -92,7 +92,7 @@ def read_document_hashes(rows: Transaction, block: int, last: int, known: bytes 
 
 
 def _read_plain_field(document: str, name: str) -> Any:
-    """Return a plain value of a canonical document without parsing the rest: texts hold no bare quotation mark."""
+    """Return a plain value of a canonical document without parsing the rest."""
     return _PLAIN.raw_decode(document, document.index(f',"{name}":') + len(name) + 4)[0]
 
 
@@ -125,7 +125,7 @@ def append_publication(
 
 
 def keep_cosignature(rows: Transaction, number: int, cosignature: str) -> None:
-    """Store what the registrar has signed: the publication may be served."""
+    """Store the registrar's cosignature, which lets the publication be served."""
     rows.execute("update releases set cosignature = ? where number = ?", cosignature, number)
 
 

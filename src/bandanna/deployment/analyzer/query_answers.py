@@ -43,14 +43,14 @@ _INDEX = 2**31  # no arm or group has so large a number
 
 @dataclass(frozen=True, kw_only=True)
 class LedgerCharge:
-    """A query that was answered, and the data that it was answered from."""
+    """An answered query, and the data that it was answered from."""
 
     ask: SumQuery
     data: bytes
 
 
 def charge_ledger(ledger: Ledger | None, charges: Sequence[LedgerCharge], *, task: str, batch: str) -> None:
-    """Pay for queries before anybody sees an answer: queries about the same people are one composed entry."""
+    """Pay for queries before anybody sees an answer. Queries about the same users are one composed entry."""
     if ledger is None:
         return
     together: dict[tuple[str, str, str | None], list[LedgerCharge]] = {}
@@ -87,7 +87,7 @@ def estimate_from_views(
 
 @dataclass(kw_only=True)
 class TrustedServerRunner:
-    """A server that is trusted with rows: it does the work of devices, mixer and analyzer."""
+    """A server that is trusted with rows and does the work of devices, mixer and analyzer."""
 
     policy: Policy[Any]
     desk: RunnerState
@@ -119,14 +119,14 @@ class TrustedServerRunner:
         return self._told(ask, _blank_rows(self.policy, rows, wrong))
 
     def _told(self, ask: SumQuery, rows: PlayedRounds) -> Statistic:
-        """Return what devices would report; raise if a number is not finite."""
+        """Return what devices would report; raise an error for numbers that are not finite."""
         with np.errstate(all="ignore"):
             statistic = form_reports(self.policy, ask, rows, self.coins)
         check_all_finite("statistics", statistic.values)
         return statistic
 
     def _find_bad_rows(self, ask: SumQuery, rows: PlayedRounds, begin: int, end: int) -> list[int]:
-        """Find the places of rows that cannot be reported, by halves."""
+        """Find the places of rows that cannot be reported, by bisection."""
         try:
             self._told(ask, rows.at(slice(begin, end)))
         except Exception:  # of whatever kind: a row must not stop the others
@@ -138,7 +138,7 @@ class TrustedServerRunner:
 
 
 def _blank_rows(policy: Policy[Any], rows: PlayedRounds, places: list[int]) -> PlayedRounds:
-    """Return the rows, with those at `places` as of users who have not answered."""
+    """Return the rows, with those at `places` replaced by rows of users who have not answered."""
     told = np.ones(len(rows.rewards), dtype=bool) if rows.answered is None else rows.answered.copy()
     told[places] = False
     there = told.reshape(-1, *(1,) * (rows.rewards.ndim - 1))
@@ -162,8 +162,8 @@ def _statistic_bytes(statistic: Statistic) -> bytes:
 def played_from_rows(policy: Policy[Any], episode: Episode, rows: np.ndarray[Any, Any]) -> PlayedRounds:
     """Return rows (features, rewards, arm, group, answered), in the order of places, as a policy takes them.
 
-    Nobody's reward is the one nearest to 0. A row that no policy could take counts as nobody's: its sender would
-    otherwise decide whether the batch can be learned from.
+    A row that no policy could take counts as no answer: its sender must not decide whether the batch can be learned
+    from.
     """
     dim, count = int(getattr(policy, "dim", 0)), getattr(policy, "n_arms", None)
     features, rewards, (arms, groups, answered) = rows[:, :dim], rows[:, dim:-3], rows[:, -3:].T
@@ -204,11 +204,11 @@ _FIELDS: dict[str, Any] = {
 
 
 class UnusableBatch(BandannaError):
-    """Totals that were seen and cannot be used: they are paid for, and nothing is learned from them."""
+    """Totals that were seen and cannot be used. They are paid for and not learned from."""
 
 
 def check_share(share: Any, *, task: str, epoch: int, round_: int, mixer: str) -> Share:
-    """Return the share if it is one of this round, from this mixer; else InvalidStatistic."""
+    """Return the share if it is one of this round and mixer; else InvalidStatistic."""
     if not isinstance(share, dict) or set(_FIELDS) != set(share):
         raise InvalidStatistic("share", share, "a share of a batch")
     if not all(matches_type(share[name], hint) for name, hint in _FIELDS.items()):
@@ -228,10 +228,7 @@ def decode_shares(
     opener: Opener | None,
     info: bytes,
 ) -> list[tuple[Any, ...]]:
-    """Return the views of every query of a round.
-
-    UnusableBatch if the mixers do not agree, or if their sum is no sum of counts.
-    """
+    """Return the views of every query of a round; UnusableBatch if the mixers disagree or the sums are no counts."""
     first = shares[0]
     for share in shares:
         if (share["count"], share["checksum"]) != (first["count"], first["checksum"]) or share["bad"]:
@@ -268,9 +265,9 @@ def _decode_parts(
 
 
 def _check_users(views: Sequence[tuple[Any, ...]], parts: Sequence[Part], users: int) -> None:
-    """Refuse views of other people than were announced: one of everybody for each part, or of the users of its arm.
+    """Refuse views of other users than announced: all users for each part, or the users of its arm.
 
-    Those of streams are of all people so far, and are compared with what their mixers hold.
+    Views of streams cover all users so far and are compared with what their mixers hold.
     """
     told = [[view.users for view in each] for each, part in zip(views, parts, strict=True) if part.stream is None]
     if any(len(each) != 1 for each in told):
@@ -292,10 +289,10 @@ def rows_from_share(share: Share) -> np.ndarray[Any, Any]:
 def _open_reports(
     text: str, part: Part, mixer: Mixer, opener: Opener | None, info: bytes, seals: set[bytes]
 ) -> tuple[Any, ...]:
-    """Open reports that were sealed for the analyzer, in the order in which they came: sorted by ciphertexts.
+    """Open reports that were sealed for the analyzer, in the order of ciphertexts.
 
-    One that cannot be opened, or that no honest device sends, counts as a zero without noise: nobody between could see
-    what it is, and its sender must not decide whether the others are heard. What is made of a view costs no privacy.
+    A report that cannot be opened, or that no honest device sends, counts as a zero without noise: its sender must not
+    decide whether the others are heard. Postprocessing of a view costs no privacy.
     """
     assert opener is not None
     plain = Part(form="plain", dtype=part.dtype, length=part.length)
@@ -308,10 +305,10 @@ def _open_reports(
 
 
 def _check_once(sealed: list[Any], seals: set[bytes]) -> None:
-    """Refuse a round in which two reports were sealed with the same key: they are copies of one device's.
+    """Refuse a round in which two reports were sealed with the same key.
 
-    A device draws a new key for each report, and a collector takes no second one with it. So copies are the shuffler's,
-    which would have one person's report weigh as much as the whole batch.
+    A device draws a new key for each report, and a collector takes no second report with it. So copies are the
+    shuffler's, which could give one user's report the weight of the whole batch.
     """
     for each in sealed:
         try:
@@ -324,7 +321,7 @@ def _check_once(sealed: list[Any], seals: set[bytes]) -> None:
 
 
 def _open_body(text: Any, plain: Part, mixer: Mixer, opener: Opener, info: bytes) -> bytes:
-    """Return what was sealed if it is a report, else zeros."""
+    """Return the contents of a sealed report, or zeros."""
     try:
         body = opener.open(decode_base64url(text), info)
         if len(body) == plain.size:
@@ -336,7 +333,6 @@ def _open_body(text: Any, plain: Part, mixer: Mixer, opener: Opener, info: bytes
 
 
 def _add_shares(one: tuple[Any, ...], other: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Add shares modulo 2^64."""
     if len(one) != len(other):
         raise UnusableBatch("the mixers have closed different batches")
     return tuple(_add_modular(left, right) for left, right in zip(one, other, strict=True))
@@ -357,7 +353,7 @@ def _wrap_to_int64(numbers: Any) -> Ints:
 
 
 def _check_view(view: Any, mixer: Mixer) -> None:
-    """Refuse a view that the mixer does not forward, such as totals that counts of its users cannot have."""
+    """Refuse a view that the mixer cannot have forwarded, such as totals that counts of its users cannot have."""
     levels = isinstance(mixer, LevelMixer)
     if isinstance(view, FullBatches) != levels or isinstance(view, MixerState) == levels or view.users < mixer.least:
         raise UnusableBatch("views that this mixer does not forward")

@@ -38,15 +38,7 @@ _LATE = 60.0  # seconds for which a registrar may be away before somebody has to
 
 
 class WitnessCall:
-    """Call the registrar, which cosigns publications.
-
-    Parameters
-    ----------
-    registrar
-        The connection to it.
-    task
-        The id of the task.
-    """
+    """Ask the registrar to cosign publications."""
 
     def __init__(self, registrar: RoleConnection, task: str) -> None:
         self._registrar, self._path = registrar, f"/tasks/{task}/witness"
@@ -69,11 +61,11 @@ class WitnessThread:
         self._since: float | None = None  # when something began to wait for the registrar
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End; what is pending stays so until the next process."""
+        """Stop the thread; what is pending waits for the next process."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join()
@@ -103,7 +95,7 @@ class WitnessThread:
 
     @property
     def late(self) -> bool:
-        """Tell whether a publication has waited for the registrar for a minute."""
+        """Whether a publication has waited for the registrar for a minute."""
         since = self._since
         return since is not None and time.monotonic() - since > _LATE
 
@@ -114,7 +106,7 @@ _PATIENCE = 5.0  # seconds in which the registrar has to answer
 
 
 class AnalyzerRoutes:
-    """Publications, ledger and task for everybody; shares from mixers."""
+    """The routes for publications, ledger, task and the mixers' shares."""
 
     def __init__(self, learner: BatchProcessor, database: Database, log: EventLog) -> None:
         self._learner, self._database, self._log = learner, database, log
@@ -125,7 +117,7 @@ class AnalyzerRoutes:
 
     @property
     def routes(self) -> list[Route]:
-        """What everybody may see."""
+        """The public routes."""
         return [
             ("GET", "/task", self.task),
             ("GET", "/tasks/{task}", self.task),
@@ -140,17 +132,17 @@ class AnalyzerRoutes:
 
     @property
     def public(self) -> list[str]:
-        """What pages of any origin may read: all but receipts, which are for mixers."""
+        """The routes that pages of any origin may read: all but receipts."""
         return [f"{method} {path}" for method, path, handle in self.routes if handle != self.receipt]
 
     @property
     def uploads(self) -> dict[str, Upload]:
-        """What mixers send."""
+        """The routes to which mixers send."""
         return {"PUT /tasks/{task}/batches/{batch}/shares/{mixer}": self.share}
 
     @property
     def peers(self) -> list[str]:
-        """The routes that mixers use: they have reserved places, or a listener of their own."""
+        """The routes of mixers, which have reserved connections or their own listener."""
         receipts = [f"{method} {path}" for method, path, handle in self.routes if handle == self.receipt]
         return [*receipts, *self.uploads]
 
@@ -159,7 +151,6 @@ class AnalyzerRoutes:
             raise RequestRefused(404, "task")
 
     def _served(self) -> publication.ServedPublication:
-        """The publication in force, where there is one."""
         served = self._learner.published
         if self._learner.rolled_back:
             raise RequestRefused(503, "rolled-back", retry_after=60)
@@ -168,12 +159,12 @@ class AnalyzerRoutes:
         return served
 
     async def task(self, request: Request) -> Response:
-        """The document that everything is about."""
+        """Serve the task's document."""
         self._check(request.path_params)
         return Response(self._task.document, media_type="application/json", headers={"etag": f'"{self._task.id}"'})
 
     async def snapshot(self, request: Request) -> Response:
-        """The publication in force; with ?after=n, one that is newer than n, waited for as long as ?wait= says."""
+        """Serve the publication in force; with ?after=n, wait up to ?wait= seconds for a newer one."""
         self._check(request.path_params)
         after, wait = (
             _integer_parameter(request, "after", -1.0),
@@ -184,11 +175,11 @@ class AnalyzerRoutes:
         return _publication_response(served) if served.number > after else Response(status_code=204)
 
     def end(self) -> None:
-        """Nobody waits for a publication of a process that is to end."""
+        """Answer all waiting requests, since the process ends."""
         self._bell.end()
 
     async def earlier(self, request: Request) -> Response:
-        """A publication of before."""
+        """Serve an earlier publication."""
         self._check(request.path_params)
         text = request.path_params["number"]
         if not text.isdecimal() or len(text) > 15:
@@ -205,7 +196,7 @@ class AnalyzerRoutes:
             return publication.read_publication_row(rows, number)
 
     async def links(self, request: Request) -> Response:
-        """The hashes of 256 documents, 32 bytes each, in their order: who has missed some checks the chain by them."""
+        """Serve the hashes of 256 documents, 32 bytes each, by which clients check the chain over a gap."""
         self._check(request.path_params)
         text, newest = request.path_params["block"], self._served().number
         if not text.isdecimal() or len(text) > 15 or int(text) > newest // LINKS:
@@ -223,7 +214,7 @@ class AnalyzerRoutes:
         return known
 
     async def history(self, request: Request) -> Response:
-        """One line for each publication after ?after=n, at most ?most= of them: who watches need not read them all."""
+        """Serve a line for each of ?most= publications after number ?after=."""
         self._check(request.path_params)
         after, most = _integer_parameter(request, "after", -1.0), _integer_parameter(request, "most", float(_LINES))
         if not (-1 <= after < 2**53 and most >= 1):
@@ -237,20 +228,20 @@ class AnalyzerRoutes:
             return publication.read_history(rows, after, most, newest)
 
     async def summary(self, request: Request) -> Response:
-        """What was spent, and how often each price was paid."""
+        """Serve what was spent, and how often each price was paid."""
         self._check(request.path_params)
         self._served()
         return json_response({"task": self._task.id, "ledger": await run_in_thread(self._learner.ledger_summary)})
 
     async def ledger(self, request: Request) -> Response:
-        """What was spent, and for what."""
+        """Serve the ledger."""
         self._check(request.path_params)
         self._served()
         view = await run_in_thread(self._learner.ledger_view)
         return json_response({"task": self._task.id, "ledger": view})
 
     async def receipt(self, request: Request) -> Response:
-        """Whether a mixer's share, by its digest, is the one that a round was released from."""
+        """Serve the receipt for a share with this digest."""
         self._check(request.path_params)
         (epoch, round_), mixer = _parse_batch(request.path_params["batch"]), request.path_params["mixer"]
         try:
@@ -262,13 +253,13 @@ class AnalyzerRoutes:
         return json_response({"receipt": loads(found)})
 
     def _receipt_of(self, epoch: int, round_: int) -> dict[str, Any]:
-        """The receipt of a round that is over with other totals: no mixer believes it without one."""
+        """Return the receipt of a round that ended with other totals: a mixer believes nothing without one."""
         with suppress(ValueError):  # of a number that was skipped there is none
             return {"receipt": loads(self._learner.receipt(epoch, round_))}
         return {}
 
     async def share(self, body: bytes, params: dict[str, str], headers: dict[bytes, bytes]) -> Any:
-        """A mixer's totals of a batch."""
+        """Take a mixer's share of a round."""
         self._check(params)
         mixer, (epoch, round_) = params["mixer"], _parse_batch(params["batch"])
         if self._task.mixers == 0 or mixer not in self._learner.mixers:
@@ -307,7 +298,7 @@ def _parse_batch(text: str) -> tuple[int, int]:
 
 
 def _refusal_of_share(conflict: ShareRejected, status: int) -> RequestRefused:
-    """503 where the registrar has to be heard first, else as given."""
+    """Return 503 if the registrar must answer first, else the given status."""
     waits = conflict.reason in ("unwitnessed", "rolled back")
     again = 1 if waits else None
     return RequestRefused(
@@ -326,7 +317,7 @@ def _publication_response(published: publication.ServedPublication) -> Response:
 
 
 class LocalCollector:
-    """Of an analyzer that may see single reports: what its collector closes goes straight to the learner."""
+    """The collector inside an analyzer that may see single reports: closed rounds go to the learner directly."""
 
     def __init__(self, learner: BatchProcessor, rows: Database, secrets: Secrets) -> None:
         self._learner, self._told = learner, -1
@@ -342,13 +333,11 @@ class LocalCollector:
         )
 
     def ready(self) -> bool:
-        """Not before the registrar has said that the database is the newest: what is kept in an older one is gone when
-        the right one is restored.
-        """
+        """Whether the registrar has confirmed that the database is the newest; an older one would lose reports."""
         return self._learner.published is not None and not self._learner.rolled_back
 
     def plan(self) -> Plan | None:
-        """What was published since."""
+        """Tell the collector about new publications."""
         number = self._learner.number
         if number == self._told or self._learner.pending is not None:
             return None
@@ -356,14 +345,14 @@ class LocalCollector:
         return self._learner.now.batches, self._learner.running
 
     def forward(self, closed: ClosedRound) -> bytes | None:
-        """Released and learned from; its receipt, or None while the registrar has not cosigned what came of it."""
+        """Release a closed round and return its receipt; None while its publication is not cosigned."""
         if self._learner.pending is not None:
             return None
         return self._learner.take(closed.share, "analyzer", closed.epoch, closed.round).receipt
 
 
 def build_analyzer(task: Task, secrets: Secrets, *, database: str, log: EventLog, verify_tls: Any = True) -> Any:
-    """The application of a task's analyzer."""
+    """Build the application of a task's analyzer."""
     rows = open_database(database, role="analyzer", schema=SCHEMA + LEDGER_SCHEMA + collector.SCHEMA)
     rows.claim()
     opener = Opener(secrets.seal) if secrets.seal else None

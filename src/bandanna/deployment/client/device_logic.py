@@ -48,7 +48,7 @@ class ClientTask:
 
     @classmethod
     def from_bytes(cls, document: bytes, name: str | None = None) -> ClientTask:
-        """Read a document, which must have this id where one is given; BandannaError for any other."""
+        """Read a document, which must have this id if one is given; BandannaError for any other."""
         content = loads(document)
         if not isinstance(content, dict) or content.get("format") != "bandanna task":
             raise Unreadable("this is not the document of a task")
@@ -64,7 +64,7 @@ class ClientTask:
 
     @classmethod
     def read(cls, path: str | Path, name: str | None = None) -> ClientTask:
-        """Read a file, or the folder of `bandanna task create`; its id must be `name` where one is given."""
+        """Read a file, or the folder of `bandanna task create`; its id must be `name` if one is given."""
         place = Path(path)
         place = place / "task.json" if place.is_dir() else place
         try:
@@ -74,7 +74,7 @@ class ClientTask:
 
     @cached_property
     def id(self) -> str:
-        """base64url(SHA-256(document))."""
+        """The hash of the document: base64url(SHA-256(document))."""
         return digest(self.document)
 
     @cached_property
@@ -89,13 +89,13 @@ class ClientTask:
 
     @property
     def device(self) -> Mapping[str, Any] | None:
-        """The section for clients without policies; None where they need the policy."""
+        """The section for clients without policies; None if they need the policy."""
         found: Mapping[str, Any] | None = self.content["device"]
         return found
 
     @cached_property
     def arms(self) -> FixedArmSet | None:
-        """The arms that stay, or None."""
+        """The fixed arms, or None."""
         if self.content["arms"] is None:
             return None
         ids, features, of_users = Encoding({}).loads(self.content["arms"])
@@ -128,7 +128,7 @@ _ODD = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 @dataclass(frozen=True, kw_only=True)
 class PlayedArm:
-    """The arm that a user was given, its features as the policy takes them, and a group it may be kept in."""
+    """The arm that a user was given, its features as the policy takes them, and its group."""
 
     features: tuple[float, ...]
     arm: int
@@ -137,7 +137,7 @@ class PlayedArm:
 
 @dataclass(frozen=True, kw_only=True)
 class ReportSlot:
-    """A place in a batch with its ticket; `key` seals the reports of the place, or their seeds."""
+    """A place in a batch with its ticket. `key` seals the reports of the place, or their seeds."""
 
     batch: Batch
     ticket: Ticket
@@ -156,11 +156,11 @@ class DeviceLogic(ABC):
 
     @abstractmethod
     def choose(self, content: Content, seen: Floats, coins: DeviceRandomness) -> tuple[int, int] | None:
-        """Choose an arm and the row's group; None where the place in the batch says what is played."""
+        """Choose an arm and the row's group; None if the place in the batch assigns the arm."""
 
     @abstractmethod
     def batch(self, content: Content, place: int) -> Batch:
-        """Return the running batch (0) or the next (1), if it is what the task has promised; else BandannaError."""
+        """Return the running batch (0) or the next (1) if it agrees with the task; else BandannaError."""
 
     @abstractmethod
     def zeros(self, content: Content, place: int, slot: ReportSlot, source: NoiseSource) -> list[bytes]:
@@ -177,10 +177,10 @@ class DeviceLogic(ABC):
         source: NoiseSource,
         coins: DeviceRandomness,
     ) -> tuple[bytes, Exception | None]:
-        """Draw the body of what happened, for a round of the running batch; of nothing, and why, where that fails.
+        """Draw the body of a reward for a round of the running batch; if that fails, a body of nothing and the error.
 
-        BandannaError, before what happened is looked at, if the batch is not the one that was announced. Else there is
-        a body of one length, whatever the features, the reward and the published numbers are: zeros are drawn first.
+        BandannaError, before the reward is looked at, if the batch is another one than announced. Else the body has one
+        length, whatever features, reward and published numbers are: the zero report is drawn first.
         """
 
 
@@ -193,14 +193,14 @@ def read_announced_batch(content: Content, place: int) -> Batch:
 
 
 class DocumentDevice(DeviceLogic):
-    """The logic of a device that knows the task's document alone."""
+    """A device that knows the task's document alone."""
 
-    def __init__(self, leaflet: ClientTask) -> None:
-        plain = leaflet.device
+    def __init__(self, task: ClientTask) -> None:
+        plain = task.device
         assert plain is not None
         if plain.get("version") != VERSION:
             raise Unreadable(f"a task for clients of version {plain.get('version')}: this one knows {VERSION}")
-        self._leaflet, self._plain = leaflet, plain
+        self._task, self._plain = task, plain
         try:
             self.dim = (
                 self._chooser.features if isinstance(self._chooser, AssignedSelector) else self._chooser.domain.features
@@ -209,7 +209,7 @@ class DocumentDevice(DeviceLogic):
         except BandannaError:
             raise
         except _ODD as error:
-            raise Unreadable("a task whose leaflet this client does not understand") from error
+            raise Unreadable("a task whose task this client does not understand") from error
 
     @cached_property
     def _chooser(self) -> ActionSelector | AssignedSelector:
@@ -217,7 +217,7 @@ class DocumentDevice(DeviceLogic):
 
     @cached_property
     def _tells(self) -> list[list[ReportStatistic | None]]:
-        """By round and part; None for rows."""
+        """The statistics by round and part; None for rows."""
         return [
             [None if each == {"kind": "Row"} else statistic_from_parameters(each) for each in part]
             for part in self._plain["tells"]
@@ -241,27 +241,26 @@ class DocumentDevice(DeviceLogic):
         return int(self._chooser.act(snapshot, seen[None], coins).actions[0]), 0
 
     def batch(self, content: Content, place: int) -> Batch:
-        """Return a batch whose plan the document holds, with at least as many people as its noise is meant for."""
+        """Return a batch whose plan is in the document, with at least as many users as its noise is meant for."""
         batch = read_announced_batch(content, place)
         self._plan(batch)
         return batch
 
     def _plan(self, batch: Batch) -> Mapping[str, Any]:
-        """Return what the document says of batches with such rounds."""
-        arms = self._leaflet.arms
+        """Return the document's plan of batches with these rounds."""
+        arms = self._task.arms
         return check_announced_batch(self._plain, batch, None if arms is None else len(arms.ids))
 
     def _devices(self, batch: Batch, round_: int) -> list[Device | None]:
         return [None if each is None else device_from_parameters(each) for each in self._plan(batch)["devices"][round_]]
 
     def zeros(self, content: Content, place: int, slot: ReportSlot, source: NoiseSource) -> list[bytes]:
-        """Draw zero reports with all of their noise; rows of zeros where a server is trusted with them."""
+        """Draw zero reports with all of their noise; rows of zeros for a trusted server."""
         return [
             self._body(slot, round_, self._nothing(slot, round_, source)) for round_ in range(len(slot.batch.rounds))
         ]
 
     def _nothing(self, slot: ReportSlot, round_: int, source: NoiseSource) -> list[np.ndarray[Any, Any]]:
-        """Draw the messages of all parts about nothing."""
         devices, parts = self._devices(slot.batch, round_), slot.batch.rounds[round_].parts
         return [
             np.zeros(part.length) if device is None else device.zero(source)[0]
@@ -278,7 +277,7 @@ class DocumentDevice(DeviceLogic):
         source: NoiseSource,
         coins: DeviceRandomness,
     ) -> tuple[bytes, Exception | None]:
-        """Encode what happened, each part clipped and protected by its device."""
+        """Encode a reward, each part clipped and protected by its device."""
         zero = self._nothing(slot, round_, source)
         try:
             with np.errstate(all="ignore"):
@@ -290,7 +289,7 @@ class DocumentDevice(DeviceLogic):
         self, zero: list[np.ndarray[Any, Any]], round_: int, slot: ReportSlot, given: PlayedArm, reward: float,
         source: NoiseSource, coins: DeviceRandomness,
     ) -> list[np.ndarray[Any, Any]]:  # fmt: skip
-        """Draw the messages of all parts about what happened, as long as those about nothing."""
+        """Draw the messages of all parts, as long as those of a zero report."""
         features, rewards, arms = np.array([given.features]), np.array([reward]), np.array([given.arm])
         rows = []
         for how, device in zip(self._tells[round_], self._devices(slot.batch, round_), strict=True):
@@ -304,13 +303,13 @@ class DocumentDevice(DeviceLogic):
         return rows
 
     def _body(self, slot: ReportSlot, round_: int, rows: list[np.ndarray[Any, Any]]) -> bytes:
-        task = self._leaflet.digest
+        task = self._task.digest
         return encode_body(rows, task=task, batch=slot.batch, round_=round_, ticket=slot.ticket, key=slot.key)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _ThompsonSnapshot:
-    """The snapshot that Thompson sampling draws from."""
+    """The snapshot of Thompson sampling."""
 
     theta: Floats
     root: Floats
@@ -319,7 +318,7 @@ class _ThompsonSnapshot:
 
 @dataclass(frozen=True, kw_only=True)
 class _LinUCBSnapshot:
-    """The snapshot that an optimistic selector scores by."""
+    """The snapshot of an optimistic selector."""
 
     theta: Floats
     inverse: Floats

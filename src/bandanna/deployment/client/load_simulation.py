@@ -103,7 +103,7 @@ class HttpDeployment:
         return made
 
     def upload(self, reports: Sequence[bytes]) -> list[ReportAnswer]:
-        """Send to the collector, which may hear of a batch a little later than users do."""
+        """Send to the collector, which may learn of a batch a little later than users do."""
         content, path = join_reports(list(reports)), f"/tasks/{self._task.id}/reports"
 
         def asked() -> list[ReportAnswer]:
@@ -156,12 +156,11 @@ class SimulationTotals:
 
 
 class SimulatedUsers:
-    """Users of a real deployment who act on what it publishes in an environment, `concurrency` of them at once.
+    """Users of a deployment who act in an environment, `concurrency` of them at once.
 
-    They play one batch after the other. In a seeded test they draw what a simulation with the task's seed draws, so the
-    deployment must learn what the simulator learns, bit for bit; else every user has noise of its own.
-
-    dropout  the share of users who open a slot and never answer
+    They play one batch after another. In a seeded test they draw what a simulation with the task's seed draws, so the
+    deployment must learn what the simulator learns, bit for bit. Otherwise every user has noise of its own. `dropout`
+    is the share of users who open a slot and never answer.
     """
 
     def __init__(
@@ -289,7 +288,7 @@ class SimulatedUsers:
         return True
 
     def told(self, view: CurrentPublication, rows: PlayedRounds) -> PlayedRounds:
-        """Return the rows that a batch's users report: the truth. An audit overrides it for one of them."""
+        """Return the rows that a batch's users report. An audit overrides this for one user."""
         return rows
 
     def _draw_answering(self, users: int) -> np.ndarray[Any, Any]:
@@ -331,7 +330,7 @@ class SimulatedUsers:
         return [reporter.report(ticket, number, ZERO, body) for number, body in zip(rounds, bodies, strict=True)]
 
     def _noise_source(self) -> NoiseSource:
-        """Zero reports of seeded tests are real-valued too, where reports are; their noise is counted nowhere."""
+        """Return the noise of zero reports, which in seeded tests may be real-valued and is counted nowhere."""
         if self.task.seed is None:
             return self._secure
         return FastNoise(self._choosing)

@@ -31,11 +31,11 @@ from bandanna.errors import BandannaError, InvalidArgument
 
 
 class Unreachable(BandannaError):
-    """A role does not answer; what was to be sent is kept."""
+    """A role does not answer. What was to be sent is kept."""
 
 
 class NoTicket(BandannaError):
-    """The host gives this user no ticket (any more)."""
+    """The host gives this user no ticket."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +51,7 @@ class SendRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class GetTicket:
-    """Ask for a ticket of an epoch; `refused`: (epoch, slot, proof) of slots of this user that were not used."""
+    """Ask for a ticket of an epoch; `refused` lists (epoch, slot, proof) of this user's unused slots."""
 
     epoch: int
     refused: tuple[tuple[int, bytes, bytes], ...] = ()
@@ -73,12 +73,20 @@ EffectSteps = Generator[Effect, Any, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class ClientDecision:
-    """The arm that a user is given.
+    """The decision for a user.
 
-    arm          its id;   action: its number
-    publication  on which it was decided
-    taking_part  whether its reward will be asked for: `report` it, whenever it comes
-    reason       why not: "finished", "exhausted", "participations", "ticket", "full", "stale", "closed"; "" if it does
+    Attributes
+    ----------
+    id
+        The id of the decision.
+    arm, action
+        The arm and its number.
+    publication
+        The number of the publication that it follows from.
+    taking_part
+        Whether to `report` its reward, at any time.
+    reason
+        Why not: "finished", "exhausted", "participations", "ticket", "full", "stale" or "closed".
     """
 
     id: str
@@ -91,7 +99,17 @@ class ClientDecision:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """The fate of a report: kept by the collector; or pending in the outbox until `flush`; or neither, and why."""
+    """The fate of a report.
+
+    Attributes
+    ----------
+    kept
+        The collector has it.
+    pending
+        The outbox keeps it until `flush`.
+    reason
+        Why it is neither.
+    """
 
     kept: bool = False
     pending: bool = False
@@ -119,12 +137,10 @@ create table if not exists claims (id text primary key, task text not null, user
 class PendingDecision:
     """A decision that is not over, with the requests that were made for it.
 
-    content  number: of the publication it was made on; day: since 1970; arm, features, group, name; and when it has a
-             slot: batch, slot, collector and helper (the ticket's keys), key, key_id, place, round;
-             refused: [epoch, slot, proof] of slots that were not used
-    zero, final  the bytes of a request, as they were first sent
-    reward       infinite: what was given is no reward, and nothing will be reported
-    revision     how often it was written: what was made from an older one is not
+    `content` holds: number of its publication; day since 1970; arm, features, group, name; with a slot also batch,
+    slot, collector and helper (the ticket's keys), key, key_id, place, round; and refused: [epoch, slot, proof] of
+    unused slots. `zero` and `final` are the bytes of requests as they were first sent. An infinite `reward` stands for
+    an invalid one, for which nothing is reported. `revision` counts writes: a copy with an older one is not written.
     """
 
     id: str
@@ -143,15 +159,18 @@ class PendingDecision:
 
 
 class Outbox:
-    """What a device keeps until it is acknowledged: decisions, the bytes that were sent, and the newest publication.
+    """Keep decisions, sent bytes and the newest publication in a SQLite file until they are acknowledged.
 
-    One file of one device, or of a host that acts for many users, for any number of tasks and users. Only its owner can
-    read the SQLite file, and it is synced before anything is sent: after a crash the same bytes are sent again, and
-    noise is never drawn twice. What is acknowledged or over is deleted, features first of all.
+    One file serves one device, or a host that acts for many users, with any number of tasks. Only its owner can read
+    it. It is synced before anything is sent, so after a crash the same bytes are sent again and noise is never drawn
+    twice. What is acknowledged or over is deleted, features first.
 
         decided (no slot yet) -> opening (zero reports stored) -> open -> answered (final report stored) -> over
 
-    path  a file, made if it is not there; ":memory:" keeps nothing after a crash
+    Parameters
+    ----------
+    path
+        The file, made if needed; ":memory:" keeps nothing after a crash.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -183,7 +202,7 @@ class Outbox:
 
     @property
     def _lock(self) -> threading.RLock:
-        """The lock of this process; a forked process is refused, for it would draw a second report of a copy."""
+        """The lock of this process. A forked process is refused, since its copy could draw a second report."""
         if os.getpid() != self._pid:  # where the lock may be held by a thread that does not exist
             raise BandannaError("an outbox lives in the process that opened it: open it anew in this one")
         return self._own
@@ -194,8 +213,9 @@ class Outbox:
         return self._rows
 
     def keep(self, kept: PendingDecision) -> PendingDecision:
-        """What was made of a decision, durable when this returns; or, if another process or thread was quicker, what
-        that one has made of it: then nothing is written. So of two draws of noise only one is ever sent.
+        """Store a decision durably, unless another process or thread stored a newer one; return the stored one.
+
+        So of two draws of noise only one is ever sent.
         """
         with self._write_transaction() as rows:
             found = self.find(kept.task, kept.user, kept.id)
@@ -217,11 +237,11 @@ class Outbox:
         return found[0] if found else None
 
     def waiting(self, task: str, user: str) -> list[PendingDecision]:
-        """Return the decisions that are not over, the oldest first."""
+        """Return the decisions that are not over, oldest first."""
         return self._all("where task = ? and user = ? and state <> 'over' order by rowid", task, user)
 
     def refused(self, task: str, user: str) -> list[Any]:
-        """Return [epoch, slot, proof] of tickets of this user that were not used, the newest last."""
+        """Return [epoch, slot, proof] of this user's unused tickets, the newest last."""
         over = self._all("where task = ? and user = ? and state = 'over' order by rowid", task, user)
         return [proof for kept in over for proof in kept.content.get("refused", [])][-_PROOFS:]
 
@@ -235,8 +255,9 @@ class Outbox:
         ]
 
     def over(self, kept: PendingDecision) -> PendingDecision:
-        """Nothing of it is left, not in the file's log either, but that it was there, so that nobody answers it twice;
-        and proofs that its tickets were not used, which the user needs to get another.
+        """Erase a decision, in the file's log too, but for its id and the proofs that its tickets are unused.
+
+        The id prevents a second answer; the user needs the proofs to get another ticket.
         """
         unused = kept.state == DECIDED  # no slot is, or may be, its own: the claim is given back
         left = {} if "place" in kept.content else {"refused": kept.content.get("refused", [])}
@@ -250,7 +271,7 @@ class Outbox:
         return made
 
     def newest_seen(self, task: str) -> tuple[PublicationPin, SignedPublication] | None:
-        """Return the newest publication that was seen, as it was shown, with its pin."""
+        """Return the newest publication that was seen, with its pin."""
         with self._lock:
             found = (
                 self._open()
@@ -263,9 +284,9 @@ class Outbox:
         return PublicationPin(number, chain), SignedPublication(bytes(document), *signatures)
 
     def pin(self, task: str, pin: PublicationPin, shown: SignedPublication, *, after: PublicationPin | None) -> bool:
-        """Keep a publication that was compared with `after`, if that is still the newest; return whether it was.
+        """Keep a publication that was compared with `after` if that is still the newest; return whether it was.
 
-        So two processes never act upon two histories, each believed because the other one's was not looked at.
+        So two processes never act on two histories.
         """
         with self._write_transaction() as rows:
             known = rows.execute("select number, chain from pins where task = ?", (task,)).fetchone()
@@ -277,8 +298,7 @@ class Outbox:
     def begin(self, kept: PendingDecision, most: int) -> PendingDecision | None:
         """Begin a decision that claims one of the user's `most` participations; None if there is none left.
 
-        A claim is made before anybody is asked for a ticket: whatever is lost on the way, a person has no more reports
-        under way than the task allows.
+        The claim comes before any ticket: whatever is lost on the way, a user has no more reports than the task allows.
         """
         with self._write_transaction() as rows:
             query = "select count(*) from claims where task = ? and user = ?"
@@ -330,19 +350,19 @@ _MOST = 1 << 20  # publications that a device may have missed
 
 
 class PublicationCache:
-    """The verified publications of one task: the newest that was seen is kept, and no older one is believed.
+    """The verified publications of one task. No publication older than the newest seen is accepted.
 
-    What is asked for says nothing about who asks. It says nothing of what was seen before either, unless publications
-    were missed: then the hashes of those are asked for, in blocks of 256.
+    Requests say nothing about who asks, nor about what was seen before, unless publications were missed: then the
+    hashes of those are requested in blocks of 256.
     """
 
-    def __init__(self, leaflet: ClientTask, outbox: Outbox) -> None:
-        self._leaflet, self._outbox = leaflet, outbox
+    def __init__(self, task: ClientTask, outbox: Outbox) -> None:
+        self._task, self._outbox = task, outbox
         self._verified: tuple[SignedPublication, Content, PublicationPin] | None = None
 
     def newest(self, after: int | None = None) -> Generator[Effect, Any, Content]:
         """Get the publication in force, or one after number `after`; without an answer, the newest that was seen."""
-        known = self._outbox.newest_seen(self._leaflet.id)
+        known = self._outbox.newest_seen(self._task.id)
         query = "" if after is None else f"?after={after}"
         try:
             status, headers, document = yield self._get(f"snapshot{query}")
@@ -369,9 +389,9 @@ class PublicationCache:
                 check_between(pin, content, hashes)
             if known is not None:
                 self._check_seal_key(content, loads(known[1].document))
-            if self._outbox.pin(self._leaflet.id, made, shown, after=pin):
+            if self._outbox.pin(self._task.id, made, shown, after=pin):
                 return content
-            known = self._outbox.newest_seen(self._leaflet.id)  # another process has seen one
+            known = self._outbox.newest_seen(self._task.id)  # another process has seen one
             assert known is not None
             if known[0].number > made.number:
                 return self._read(known[1], made)[0]  # a newer one, that follows upon this
@@ -381,7 +401,7 @@ class PublicationCache:
 
         An old key may be stolen. The helper's signature of it stays valid, so an analyzer could publish it again.
         """
-        if self._leaflet.mixers != 2:
+        if self._task.mixers != 2:
             return
         now, then = (0 if each["helper"] is None else each["helper"]["id"] for each in (content, before))
         if now < then:
@@ -401,25 +421,24 @@ class PublicationCache:
         return hashes
 
     def _get(self, what: str) -> SendRequest:
-        return SendRequest(role="analyzer", method="GET", url=f"{self._leaflet.url('analyzer')}/{what}")
+        return SendRequest(role="analyzer", method="GET", url=f"{self._task.url('analyzer')}/{what}")
 
     def seen(self) -> Content | None:
         """Return the newest publication that was seen, or None."""
-        known = self._outbox.newest_seen(self._leaflet.id)
+        known = self._outbox.newest_seen(self._task.id)
         return None if known is None else self._read(known[1], None)[0]
 
     def _read(self, shown: SignedPublication, before: PublicationPin | None) -> tuple[Content, PublicationPin]:
-        """Return its parts, with the batches that take reports, and its pin.
+        """Return the parts of a publication, with the batches that take reports, and its pin.
 
-        It is refused if the helper has not signed its key for seeds. Signatures are verified once: the same bytes with
-        the same signatures are known from the last time.
+        Signatures are verified once for the same bytes. With two mixers, the helper must have signed its key for seeds.
         """
         verified = self._verified
         if verified is None or verified[0] != shown:
-            key, registrar_key = self._leaflet.key("analyzer"), self._leaflet.key("registrar")
-            content, made = read_publication(shown, task_id=self._leaflet.id, key=key, registrar_key=registrar_key)
-            if self._leaflet.mixers == 2 and content["helper"] is not None:
-                read_seal_key(content["helper"], task_id=self._leaflet.id, key=self._leaflet.key("helper"))
+            key, registrar_key = self._task.key("analyzer"), self._task.key("registrar")
+            content, made = read_publication(shown, task_id=self._task.id, key=key, registrar_key=registrar_key)
+            if self._task.mixers == 2 and content["helper"] is not None:
+                read_seal_key(content["helper"], task_id=self._task.id, key=self._task.key("helper"))
             batches = [Batch.from_dict(each) for each in content["batches"]]
             content["batches"] = [each.to_dict() for each in batches if each.rounds]
             verified = self._verified = shown, content, made

@@ -34,7 +34,7 @@ from bandanna.types import Floats
 
 
 class BodyEncoder:
-    """Make the bodies of users' reports; every call draws fresh noise, so bytes are kept until acknowledged."""
+    """Make the bodies of users' reports. Every call draws fresh noise, so callers keep the bytes until acknowledged."""
 
     def __init__(self, task: Task, batch: Batch, *, key_id: int = 0, seal_key: str | None = None) -> None:
         self._task, self.batch, self.key_id = task, batch, key_id
@@ -64,7 +64,7 @@ class BodyEncoder:
         return [self._body(round_, rows, ticket) for rows, ticket in zip(told, tickets, strict=True)]
 
     def zero(self, round_: int, asks: Sequence[SumQuery], ticket: Ticket, source: NoiseSource) -> bytes:
-        """Draw the body of a user who has not answered, with all of its noise, so that nobody can tell."""
+        """Draw the body of a user who has not answered, with all of its noise."""
         wanted = self.batch.rounds[round_]
         if self._of_rows(round_):
             return wanted.parts[0].to_bytes(np.zeros(wanted.parts[0].length))
@@ -76,7 +76,7 @@ class BodyEncoder:
         return encode_report(ticket, self.batch, round_=round_, version=version, key_id=self.key_id, body=body)
 
     def _of_rows(self, round_: int) -> bool:
-        """Tell whether a round is of rows; refuse them unless the task's server is trusted with rows."""
+        """Tell whether a round sends rows; refuse that unless the task trusts its server with rows."""
         rows = self.batch.rounds[round_].parts[0].form == "row"
         if rows and not sends_rows(self._task.policy):
             raise BandannaError(f"batch {self.batch.epoch} is of rows, and the task trusts nobody with them")
@@ -127,12 +127,12 @@ class CurrentPublication(VerifiedPublication):
 
     @property
     def running(self) -> tuple[int, int]:
-        """Epoch and round that are awaited."""
+        """The epoch and round that are awaited."""
         return self.epoch, int(self.content["round"])
 
     @cached_property
     def seal_key(self) -> tuple[int, str | None]:
-        """Number and public key for which seeds or reports are sealed; no key where nothing is."""
+        """The number and public key for which seeds or reports are sealed; no key if nothing is."""
         task = self.task
         return choose_seal_key(self.content["helper"], task_id=task.id, keys=task.content["keys"], mixers=task.mixers)
 
@@ -165,9 +165,7 @@ class CurrentPublication(VerifiedPublication):
         return tuple(rounds)
 
     def _checked(self, place: int, episode: Episode) -> QueryPlan:
-        """The asks of a batch, if it was announced as the policy means it: an analyzer that announces less noise, or
-        fewer people, gets no reports.
-        """
+        """Return the plan of a batch; refuse one that is announced with less noise or fewer users than the policy's."""
         if place >= len(self.batches):
             raise Unreadable("a publication without the batch that takes reports")
         return check_planned_queries(self.task, self.state, episode, self.batches[place])
@@ -177,10 +175,10 @@ class CurrentPublication(VerifiedPublication):
 
 
 class PolicyDevice(DeviceLogic):
-    """The logic of a device that asks the policy itself, as the simulator's devices do."""
+    """A device that runs the policy, as the simulator does."""
 
-    def __init__(self, leaflet: ClientTask) -> None:
-        self._task = Task.from_bytes(leaflet.document, leaflet.id)
+    def __init__(self, task: ClientTask) -> None:
+        self._task = Task.from_bytes(task.document, task.id)
         self._policy = self._task.policy
         self.dim = int(getattr(self._policy, "dim", 0))
         self.participations = self._policy.privacy.participations
@@ -202,12 +200,11 @@ class PolicyDevice(DeviceLogic):
         return int(choice.actions[0]), 0 if choice.groups is None else int(choice.groups[0])
 
     def batch(self, content: Content, place: int) -> Batch:
-        """Return a batch that is announced as the policy means it."""
+        """Return a batch that is announced as the policy defines it."""
         batch = read_announced_batch(content, place)
         if batch.clients:
             hint = "Here a client answers for all plays of a batch"
             raise InvalidArgument("task", self._task.content["algorithm"], "a task whose users play one arm each", hint)
-
         try:
             self._view(content).asks(place)  # checks the plan
         except BandannaError:

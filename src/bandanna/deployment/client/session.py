@@ -48,10 +48,14 @@ Tickets = Callable[[int, Refused], Any] | Callable[[int, Refused], Awaitable[Any
 
 @dataclass(frozen=True, kw_only=True)
 class RegistrarClient:
-    """For a session on the host's server, which has logged the user in.
+    """Get tickets from the registrar, on a host's server that has logged the user in.
 
-    user   the host's name of the user, 1 to 200 characters; the registrar keeps a keyed hash of it
-    token  of the registrar's secrets (`registrar.secret.json`)
+    Parameters
+    ----------
+    user
+        The host's name of the user, 1 to 200 characters. The registrar keeps a keyed hash of it.
+    token
+        The token in `registrar.secret.json`.
     """
 
     user: str
@@ -66,7 +70,7 @@ class RegistrarClient:
     def __repr__(self) -> str:
         return "Registrar(...)"  # neither the name nor the token belongs into a log
 
-    def request(self, leaflet: ClientTask, wanted: GetTicket) -> SendRequest:
+    def request(self, task: ClientTask, wanted: GetTicket) -> SendRequest:
         """Return the request of a ticket for the registrar."""
         asked: dict[str, Any] = {"user": self.user, "epoch": wanted.epoch}
         if wanted.refused:
@@ -74,12 +78,12 @@ class RegistrarClient:
                 [epoch, encode_base64url(slot), encode_base64url(proof)] for epoch, slot, proof in wanted.refused
             ]
         headers = {"authorization": f"Bearer {self.token}", "content-type": "application/json"}
-        url = f"{leaflet.url('registrar')}/tickets"
+        url = f"{task.url('registrar')}/tickets"
         content = dumps({"tickets": [asked]})
         return SendRequest(role="registrar", method="POST", url=url, content=content, headers=headers)
 
     def answered(self, status: int, content: bytes) -> Ticket:
-        """Return the ticket of the registrar's answer, or raise why there is none."""
+        """Return the ticket of the registrar's answer, or raise an error that says why there is none."""
         if status in (200, 409, 429):
             told = loads(content)
             (each,) = told["tickets"] if isinstance(told, dict) and len(told.get("tickets", ())) == 1 else (None,)
@@ -119,18 +123,18 @@ def _import_httpx() -> Any:
     return httpx
 
 
-def _make_device_logic(leaflet: ClientTask) -> DeviceLogic:
-    if leaflet.content["seed"] is not None:
+def _make_device_logic(task: ClientTask) -> DeviceLogic:
+    if task.content["seed"] is not None:
         raise BandannaError("a seeded test is played by `bandanna simulate-clients`: its noise follows from the seed")
-    if leaflet.device is not None:
-        return DocumentDevice(leaflet)
+    if task.device is not None:
+        return DocumentDevice(task)
     from bandanna.deployment.client.policy_device import PolicyDevice  # the whole library: policies, accounting and all
 
-    return PolicyDevice(leaflet)
+    return PolicyDevice(task)
 
 
 class _BaseSession:
-    """The parts that both kinds of session have."""
+    """The common part of both sessions."""
 
     def __init__(
         self,
@@ -152,29 +156,29 @@ class _BaseSession:
         self._own_outbox = not isinstance(outbox, Outbox)
         self.outbox = outbox if isinstance(outbox, Outbox) else Outbox(default_path() if outbox is None else outbox)
         name = user if user is not None else tickets.user if isinstance(tickets, RegistrarClient) else ""
-        self._steward = SessionSteps(self.task, _make_device_logic(self.task), self.outbox, name)
-        self._steward.forget()
+        self._steps = SessionSteps(self.task, _make_device_logic(self.task), self.outbox, name)
+        self._steps.forget()
         self._user, self._http = name, http
         self._own_http = http is None
 
     @staticmethod
     def _check_http(http: Any) -> None:
-        """Refuse an HTTP client of another kind."""
+        """Refuse an HTTP client of another type."""
 
     @property
     def promise(self) -> str:
-        """What the task promises, in sentences; `bandanna task show` checks that its noise keeps it."""
+        """The task's guarantee in sentences."""
         return str(self.task.content["promise"])
 
     @property
     def pending(self) -> int:
-        """Decisions without a slot, or whose report is not acknowledged: `flush` goes on with them."""
-        return self._steward.pending
+        """The number of decisions without a slot, or with a report that is not acknowledged. `flush` sends them."""
+        return self._steps.pending
 
     @property
     def decisions(self) -> list[ClientDecision]:
-        """The decisions that wait for their reward, the oldest first, also after a crash."""
-        return self._steward.decisions
+        """The decisions that wait for a reward, oldest first, also after a crash."""
+        return self._steps.decisions
 
     def _answered(self, wanted: Any, answer: Any) -> tuple[int, dict[str, str], bytes]:
         busy = answer.status_code in (408, 429) and wanted.role != "registrar"  # of a proxy before a role
@@ -185,21 +189,29 @@ class _BaseSession:
 
 
 class Session(_BaseSession):
-    """One user of a task.
+    """Take part in a task as one user. Thread-safe for different decisions.
 
-    task      the folder or file of `bandanna task create`, or the document's bytes, from wherever they come
-    id        the task's id: needed unless `task` is a file, and then it must be that file's
-    tickets   `Registrar(user=..., token=...)` on the host's server; on a device, a function (epoch, refused) -> ticket
-              that asks the host, which passes on what the registrar says: {"epoch", "slot", "collector", "helper"?}
-    user      whose decisions these are, in an outbox of several users
-    outbox    where they are kept: a file, or an `Outbox` that sessions share; None: BANDANNA_OUTBOX, or a file of the
-              user's state directory
-    patience  seconds to wait for a batch that is about to open
-    http      an httpx.Client of one's own
+    Noise comes from the operating system and is drawn once for every report. A session sends nothing if the analyzer
+    announces less noise, or fewer users, than the task's document.
 
-    Privacy: noise comes from the operating system, is drawn once for every report, and what an analyzer announces is
-    checked against the task's document: with less noise, or for fewer people, nothing is sent. Thread-safe for
-    different decisions.
+    Parameters
+    ----------
+    task
+        The folder or file of `bandanna task create`, or the bytes of the document.
+    id
+        The task's id. Needed unless `task` is a local file.
+    tickets
+        `Registrar(user=..., token=...)` on the host's server. On a device: a function (epoch, refused) -> ticket that
+        asks the host, which passes on the registrar's answer {"epoch", "slot", "collector", "helper"?}.
+    user
+        The name of this user in an outbox of several users.
+    outbox
+        A file for unsent decisions, or an `Outbox` that sessions share. Default: BANDANNA_OUTBOX, else a file in the
+        state directory.
+    patience
+        Seconds to wait for a batch that is about to open.
+    http
+        Your own httpx.Client.
     """
 
     @staticmethod
@@ -208,27 +220,48 @@ class Session(_BaseSession):
             raise InvalidArgument("http", type(http).__name__, "an httpx.Client", "AsyncSession takes an AsyncClient")
 
     def act(self, contexts: Any = None) -> ClientDecision:
-        """Open a slot, and choose an arm: features of every arm as `Agent.act` takes them, those of the user where
-        arms have names only, None where arms stay.
+        """Open a slot and choose an arm.
 
-        Features that are none are an error; it is raised when the slot is open, and the user has taken part: who is
-        missing from a batch must not tell what anybody's features are.
+        Invalid features raise an error only after the slot is open: a user who is missing from a batch must not reveal
+        anything about the features.
+
+        Parameters
+        ----------
+        contexts
+            The features of every arm, as for `Agent.act`; those of the user if arms are names only; None if arms are
+            fixed.
+
+        Returns
+        -------
+        ClientDecision
+            The arm, and whether the user takes part.
         """
-        made: ClientDecision = self._run(self._steward.act(contexts))
+        made: ClientDecision = self._run(self._steps.act(contexts))
         return made
 
     def report(self, decision: ClientDecision | str, reward: float) -> Outcome:
-        """Report the reward of a decision (or of its id), at any time; offline it is kept, and `flush` sends it.
+        """Report the reward of a decision. Without a connection the report is kept, and `flush` sends it.
 
-        A reward that is no finite number is an error, and so is a publication by which nothing can be computed; it is
-        raised when a report of nothing was sent, for whether one is sent tells nobody anything.
+        An invalid reward raises an error only after a report of nothing was sent, so that sending reveals nothing.
+
+        Parameters
+        ----------
+        decision
+            The decision, or its id.
+        reward
+            A finite number.
+
+        Returns
+        -------
+        Outcome
+            Whether the collector kept the report.
         """
-        made: Outcome = self._run(self._steward.report(_decision_id(decision), reward))
+        made: Outcome = self._run(self._steps.report(_decision_id(decision), reward))
         return made
 
     def flush(self) -> int:
-        """Send what was kept, and return how many decisions still have to be sent. It asks for one publication."""
-        left: int = self._run(self._steward.flush())
+        """Send what is kept and return how many decisions still wait. This asks for one publication."""
+        left: int = self._run(self._steps.flush())
         return left
 
     def _run(self, steps: EffectSteps) -> Any:
@@ -271,7 +304,7 @@ class Session(_BaseSession):
         return self._answered(wanted, answer)
 
     def close(self) -> None:
-        """Close connections; the outbox keeps what is open."""
+        """Close connections. The outbox keeps what is not sent."""
         if self._own_http and self._http is not None:
             self._http.close()
         if self._own_outbox:
@@ -285,9 +318,7 @@ class Session(_BaseSession):
 
 
 class AsyncSession(_BaseSession):
-    """As `Session`, for asyncio: `await session.act(...)`; `tickets` may be a coroutine function, `http` an
-    httpx.AsyncClient.
-    """
+    """A `Session` for asyncio. `tickets` may be a coroutine function, and `http` is an httpx.AsyncClient."""
 
     @staticmethod
     def _check_http(http: Any) -> None:
@@ -295,18 +326,18 @@ class AsyncSession(_BaseSession):
             raise InvalidArgument("http", type(http).__name__, "an httpx.AsyncClient", "Session takes a Client")
 
     async def act(self, contexts: Any = None) -> ClientDecision:
-        """As `Session.act`."""
-        made: ClientDecision = await self._run(self._steward.act(contexts))
+        """Do what `Session.act` does."""
+        made: ClientDecision = await self._run(self._steps.act(contexts))
         return made
 
     async def report(self, decision: ClientDecision | str, reward: float) -> Outcome:
-        """As `Session.report`."""
-        made: Outcome = await self._run(self._steward.report(_decision_id(decision), reward))
+        """Do what `Session.report` does."""
+        made: Outcome = await self._run(self._steps.report(_decision_id(decision), reward))
         return made
 
     async def flush(self) -> int:
-        """As `Session.flush`."""
-        left: int = await self._run(self._steward.flush())
+        """Do what `Session.flush` does."""
+        left: int = await self._run(self._steps.flush())
         return left
 
     async def _run(self, steps: EffectSteps) -> Any:
@@ -350,7 +381,7 @@ class AsyncSession(_BaseSession):
         return self._answered(wanted, answer)
 
     async def close(self) -> None:
-        """As `Session.close`."""
+        """Do what `Session.close` does."""
         if self._own_http and self._http is not None:
             await self._http.aclose()
         if self._own_outbox:
@@ -364,14 +395,14 @@ class AsyncSession(_BaseSession):
 
 
 def _send_without_cookies(http: Any, wanted: SendRequest) -> Any:
-    """Build a request without cookies: a cookie would tell a device from all others."""
+    """Build a request without cookies, which would tell a device from others."""
     request = http.build_request(wanted.method, wanted.url, content=wanted.content or None, headers=wanted.headers)
     request.headers.pop("cookie", None)
     return request
 
 
 def _find_client_task(task: Any, id_: str | None) -> ClientTask:
-    """Read the task of a local file, or of a document from anywhere that has this id."""
+    """Read the task of a local file, or of a document with this id."""
     if id_ is not None and not (isinstance(id_, str) and re.fullmatch(r"[\w-]{43}", id_, re.ASCII)):
         raise InvalidArgument("id", ValueSummary.of(id_), "the 43 characters that `bandanna task create` printed")
     if isinstance(task, str) and task.startswith(("http://", "https://")):
@@ -379,7 +410,7 @@ def _find_client_task(task: Any, id_: str | None) -> ClientTask:
         raise InvalidArgument("task", ValueSummary("an address"), "a folder, a file, or the document's bytes", hint)
     if isinstance(task, str | os.PathLike):
         return ClientTask.read(Path(task), id_)
-    document = task if isinstance(task, bytes) else getattr(task, "document", None)  # a Leaflet, or a Task
+    document = task if isinstance(task, bytes) else getattr(task, "document", None)  # a ClientTask or a Task
     if not isinstance(document, bytes):
         allowed = "the folder or file of `bandanna task create`, or the document's bytes and id="
         raise InvalidArgument("task", ValueSummary.of(task), allowed)

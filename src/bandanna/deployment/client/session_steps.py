@@ -57,35 +57,35 @@ _MAX_DAYS = 30  # after which a decision is forgotten that nobody has reported o
 class SessionSteps:
     """The steps of one user's session in a task.
 
-    Who is asked for what, and how much is sent, follows from what is public and from which of `act`, `report` and
-    `flush` were called: features, arms and rewards are looked at when a report of nothing could be sent as well.
+    Requests and their lengths follow from public values and from the calls of `act`, `report` and `flush` alone.
+    Features, arms and rewards are looked at only when a report of nothing could be sent as well.
     """
 
-    def __init__(self, leaflet: ClientTask, guide: DeviceLogic, outbox: Outbox, user: str) -> None:
-        self._leaflet, self._guide, self._outbox, self._user = leaflet, guide, outbox, user
-        self._published = PublicationCache(leaflet, outbox)
+    def __init__(self, task: ClientTask, device: DeviceLogic, outbox: Outbox, user: str) -> None:
+        self._task, self._device, self._outbox, self._user = task, device, outbox, user
+        self._published = PublicationCache(task, outbox)
         self._source, self._coins = SecureNoise(), SecureRandomness()
-        waiting = outbox.waiting(leaflet.id, user)
+        waiting = outbox.waiting(task.id, user)
         self._orphans = [kept.id for kept in waiting if "arm" not in kept.content]  # of a process that ended in `act`
 
     # Acting
 
     def act(self, contexts: Any) -> Generator[Effect, Any, ClientDecision]:
-        """Open a slot, and choose an arm by the newest publication; an error about features is raised last.
+        """Open a slot and choose an arm by the newest publication. An error about features is raised last.
 
-        A decision of a process that ended while it acted is finished first: its slot is this one.
+        A decision of a process that ended while it acted is finished first: this one takes its slot.
         """
         self._check_given(contexts)
         content = yield from self._published.newest()
         self._forget(content)
-        refused = self._outbox.refused(self._leaflet.id, self._user)
+        refused = self._outbox.refused(self._task.id, self._user)
         made = {"number": content["number"], "day": _today(), "refused": refused}
         orphan = self._take_orphan()
         kept = orphan or PendingDecision(
-            id=secrets.token_urlsafe(16), task=self._leaflet.id, user=self._user, content=made
+            id=secrets.token_urlsafe(16), task=self._task.id, user=self._user, content=made
         )
         reason = str(content["status"]) if content["status"] != "running" else ""
-        begun = None if reason else orphan or self._outbox.begin(kept, self._guide.participations)
+        begun = None if reason else orphan or self._outbox.begin(kept, self._device.participations)
         if begun is not None:
             kept, reason, content = yield from self._begun(begun, content)
         else:
@@ -111,36 +111,35 @@ class SessionSteps:
     def _take_orphan(self) -> PendingDecision | None:
         """Return a decision without an arm that an earlier process has left; each one is returned once."""
         while self._orphans:
-            kept = self._outbox.find(self._leaflet.id, self._user, self._orphans.pop())
+            kept = self._outbox.find(self._task.id, self._user, self._orphans.pop())
             if kept is not None and kept.state != OVER and "arm" not in kept.content:
                 return kept
         return None
 
     def _check_given(self, contexts: Any) -> None:
         """Refuse a call that is wrong whatever the features are."""
-        fixed = self._leaflet.arms
+        fixed = self._task.arms
         if fixed is not None and not fixed.of_users and contexts is not None:
             raise InvalidStatistic("contexts", contexts, "None, because the task's arms are fixed")
-
         if contexts is None and (fixed is None or fixed.of_users):
             whose = "of every arm" if fixed is None else "of the user"
-            raise InvalidArgument("contexts", None, f"the features {whose}, {self._guide.dim} numbers each")
+            raise InvalidArgument("contexts", None, f"the features {whose}, {self._device.dim} numbers each")
 
     def _seen(self, contexts: Any) -> tuple[Any, Any]:
         """Return the ids of the arms, and their features (K, d) as they are scored and reported."""
-        fixed = self._leaflet.arms
+        fixed = self._task.arms
         if fixed is None:
-            ids, features = parse_arms(contexts, self._guide.dim)
+            ids, features = parse_arms(contexts, self._device.dim)
         else:
             ids, features = repeat_user_features(fixed, contexts) if fixed.of_users else (fixed.ids, fixed.features)
         with np.errstate(all="ignore"):
-            return ids, self._guide.clip_features(features)
+            return ids, self._device.clip_features(features)
 
     def _chosen(self, content: dict[str, Any], ids: Any, seen: Any) -> dict[str, Any] | None:
-        """Choose by a publication, or any arm where that fails; None where the place in the batch says the arm."""
+        """Choose by a publication, or any arm if that fails; None if the place in the batch assigns the arm."""
         try:
             with np.errstate(all="ignore"):
-                found = self._guide.choose(content, seen, self._coins)
+                found = self._device.choose(content, seen, self._coins)
         except Exception:  # by what was published: whether it fails may depend on the features
             found = int(self._coins.uniform((1,), "any arm")[0] * len(ids)), 0
         return None if found is None else self._played(*found, ids, seen)
@@ -170,7 +169,7 @@ class SessionSteps:
     ) -> Generator[Effect, Any, tuple[PendingDecision, str, dict[str, Any]]]:
         """Return the decision after each possible step, why it takes no part (empty if open), and the publication.
 
-        waits: nobody knows the arm yet, so while all batches are full the next publication may be waited for.
+        With `waits`, nobody knows the arm yet, so while all batches are full the next publication may be awaited.
         """
         try:
             while kept.state in (DECIDED, OPENING):
@@ -212,17 +211,15 @@ class SessionSteps:
         epochs = [int(each["epoch"]) for each in content["batches"]]
         place = next((place for place, epoch in enumerate(epochs) if epoch > last), len(epochs))
         age = int(content["number"]) - kept.content["number"] + place
-        return place if age <= self._leaflet.content["max_age"] else None
+        return place if age <= self._task.content["max_age"] else None
 
     def _store_zero_reports(
         self, kept: PendingDecision, content: dict[str, Any], place: int
     ) -> Generator[Any, Any, PendingDecision]:
         """Get a ticket, draw the zero reports of all rounds, and store them before they are sent."""
-        batch = self._guide.batch(content, place)
-        leaflet = self._leaflet
-        key_id, key = choose_seal_key(
-            content["helper"], task_id=leaflet.id, keys=leaflet.content["keys"], mixers=leaflet.mixers
-        )
+        batch = self._device.batch(content, place)
+        task = self._task
+        key_id, key = choose_seal_key(content["helper"], task_id=task.id, keys=task.content["keys"], mixers=task.mixers)
         if not self._outbox.claim(kept, batch.epoch):  # by another decision of this user: try the next batch
             return self._outbox.keep(kept.now(DECIDED, held=[*kept.content.get("held", ()), batch.epoch]))
         refused = tuple(
@@ -232,7 +229,7 @@ class SessionSteps:
         if ticket.epoch != batch.epoch:
             raise NoTicket("ticket")
         slot = ReportSlot(batch=batch, ticket=ticket, key=key)
-        bodies = self._guide.zeros(content, place, slot, self._source)
+        bodies = self._device.zeros(content, place, slot, self._source)
         reports = [
             encode_report(ticket, batch, round_=number, version=ZERO, key_id=key_id, body=body)
             for number, body in enumerate(bodies)
@@ -262,9 +259,9 @@ class SessionSteps:
         return self._ended(kept, first.reason)
 
     def _assigned_arm(self, kept: PendingDecision, place: int) -> dict[str, Any]:
-        """Return the arm of a place, where places say what is played."""
+        """Return the arm that a place assigns."""
         batch = Batch.from_dict(kept.content["batch"])
-        if not batch.arms or self._leaflet.arms is None:
+        if not batch.arms or self._task.arms is None:
             return {}
         ids, seen = self._seen(None)
         return self._played(int(batch.arms_at(np.array([place]))[0]), 0, ids, seen)
@@ -275,9 +272,9 @@ class SessionSteps:
 
     def _sent(self, content: bytes) -> Generator[Any, Any, list[ReportAnswer]]:
         """Send the same bytes until they are answered; a collector may hear of a batch later than a device."""
-        count, role = _count_reports(content), "shuffler" if self._leaflet.mixers else "analyzer"
+        count, role = _count_reports(content), "shuffler" if self._task.mixers else "analyzer"
         while True:
-            url = f"{self._leaflet.collector}/reports"
+            url = f"{self._task.collector}/reports"
             headers = {"content-type": "application/octet-stream"}
             status, _, told = yield SendRequest(role=role, method="POST", url=url, content=content, headers=headers)
             answer = parse_answers(status, told, count)
@@ -290,7 +287,7 @@ class SessionSteps:
 
     def report(self, id_: str, reward: Any) -> Generator[Any, Any, Outcome]:
         """Report the reward of a decision once; an error about it is raised after the report was sent or kept."""
-        kept = self._outbox.find(self._leaflet.id, self._user, id_)
+        kept = self._outbox.find(self._task.id, self._user, id_)
         if kept is None:
             raise InvalidStatistic("decision", id_, "one of this session's user that takes part, from this outbox")
         if kept.state == OVER:
@@ -330,7 +327,7 @@ class SessionSteps:
         return self._acknowledge(kept, answer[0]), wrong
 
     def _is_passed(self, kept: PendingDecision, content: dict[str, Any]) -> bool:
-        """Tell whether its batch is over: its zero report has been counted."""
+        """Tell whether the batch of a decision is over, with its zero report."""
         return int(content["epoch"]) > int(kept.content["batch"]["epoch"])
 
     def _drawn(self, kept: PendingDecision, content: dict[str, Any]) -> tuple[PendingDecision, BandannaError | None]:
@@ -350,7 +347,7 @@ class SessionSteps:
         slot = ReportSlot(batch=batch, ticket=ticket, key=held["key"])
         given = PlayedArm(features=tuple(held.get("features", ())), arm=held.get("arm", -1), group=held.get("group", 0))
         reward = kept.reward
-        body, error = self._guide.final(content, number, slot, given, reward, self._source, self._coins)
+        body, error = self._device.final(content, number, slot, given, reward, self._source, self._coins)
         report = encode_report(ticket, batch, round_=number, version=FINAL, key_id=held["key_id"], body=body)
         wrong = None if error is None else BandannaError(_NOTHING_REPORTED)
         return self._outbox.keep(replace(kept.now(ANSWERED), final=join_reports([report]))), wrong
@@ -367,15 +364,15 @@ class SessionSteps:
         return Outcome(kept=True)
 
     def flush(self) -> Generator[Any, Any, int]:
-        """Send what waits, answer further rounds, forget what is over; how many decisions still have to be sent.
+        """Send what waits, answer further rounds, forget what is over; return how many decisions still wait.
 
-        The newest publication is asked for once, whatever waits, and with nothing.
+        The newest publication is requested once, whatever waits.
         """
         errors: list[Exception] = []
         with contextlib.suppress(Unreachable):
             content = yield from self._published.newest()
             self._forget(content)
-            for kept in self._outbox.waiting(self._leaflet.id, self._user):
+            for kept in self._outbox.waiting(self._task.id, self._user):
                 try:
                     wrong: Exception | None = None
                     if kept.state in (DECIDED, OPENING):
@@ -396,7 +393,7 @@ class SessionSteps:
             self._forget(content)
 
     def _forget(self, content: dict[str, Any]) -> None:
-        for kept in self._outbox.waiting(self._leaflet.id, self._user):
+        for kept in self._outbox.waiting(self._task.id, self._user):
             unopened = kept.state in (DECIDED, OPENING)
             if unopened or (kept.state == OPEN and kept.reward is None):
                 old = abs(_today() - int(kept.content["day"])) > _MAX_DAYS
@@ -405,14 +402,14 @@ class SessionSteps:
 
     @property
     def pending(self) -> int:
-        """Decisions without a slot, or with a reward that is not acknowledged: `flush` goes on with them."""
-        waiting = self._outbox.waiting(self._leaflet.id, self._user)
+        """The number of decisions without a slot, or with a reward that is not acknowledged."""
+        waiting = self._outbox.waiting(self._task.id, self._user)
         return sum(kept.state != OPEN or kept.reward is not None for kept in waiting)
 
     @property
     def decisions(self) -> list[ClientDecision]:
-        """Those that wait for their reward, the oldest first."""
-        waiting = self._outbox.waiting(self._leaflet.id, self._user)
+        """The decisions that wait for a reward, oldest first."""
+        waiting = self._outbox.waiting(self._task.id, self._user)
         return [
             ClientDecision(id=kept.id, arm=held["name"], action=int(held["arm"]), publication=int(held["number"]))
             for kept in waiting
@@ -421,7 +418,6 @@ class SessionSteps:
 
 
 def _today() -> int:
-    """Return the days since 1970; the clock decides only when a decision is forgotten."""
     return int(time.time() // _DAY)
 
 
@@ -435,7 +431,6 @@ def _parse_reward(reward: Any) -> tuple[float, BandannaError | None]:
 
 
 def _count_reports(request: bytes) -> int:
-    """Count the reports in a request."""
     place, count = 0, 0
     while place < len(request):
         place, count = place + 4 + int.from_bytes(request[place : place + 4], "little"), count + 1

@@ -52,7 +52,7 @@ _LOCAL = ("127.0.0.1", "localhost", "::1")
 
 
 class AdminSessions:
-    """A token, compared in constant time, and the sessions that it has opened: random names, kept in memory."""
+    """The administrator's token and its sessions, in memory. Tokens are compared in constant time."""
 
     def __init__(self, token: str, *, clock: Callable[[], float] = time.monotonic) -> None:
         if len(token) < MIN_TOKEN_LENGTH or not token.isascii() or not token.isprintable() or " " in token:
@@ -63,11 +63,11 @@ class AdminSessions:
         self._sessions: dict[bytes, float] = {}  # digests of names, and when they end
 
     def agrees(self, token: str) -> bool:
-        """Whether that is the token."""
+        """Tell whether this is the token."""
         return hmac.compare_digest(_digest(token), self._digest)
 
     def is_admin(self, headers: Mapping[str, str]) -> bool:
-        """By a cookie, or by `Authorization: Bearer`."""
+        """Tell whether a request has a session's cookie or the token as `Authorization: Bearer`."""
         scheme, _, token = headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer":
             return self.agrees(token.strip())
@@ -76,7 +76,7 @@ class AdminSessions:
         return ends is not None and self._clock() < ends
 
     def open(self, headers: Mapping[str, str], *, https: bool) -> str:
-        """A new session: the header that gives its cookie."""
+        """Open a session and return the `Set-Cookie` header."""
         now = self._clock()
         self._sessions = {name: ends for name, ends in self._sessions.items() if now < ends}
         while len(self._sessions) >= _SESSIONS:
@@ -86,13 +86,13 @@ class AdminSessions:
         return _cookie_header(name, 3600 * _HOURS, headers, https=https)
 
     def close(self, headers: Mapping[str, str], *, https: bool) -> str:
-        """End the session that was shown; the header that takes its cookie away."""
+        """End the session of a request and return the header that removes its cookie."""
         self._sessions.pop(_digest(_cookie(headers.get("cookie", ""))), None)
         return _cookie_header("", 0, headers, https=https)
 
 
 def read_form_token(body: bytes) -> str:
-    """Of a form; "" where there is none."""
+    """Return the token of a form, or "" if it has none."""
     try:
         fields = parse_qs(body.decode("ascii"), max_num_fields=4, encoding="utf-8", errors="replace")
     except (UnicodeDecodeError, ValueError):
@@ -101,9 +101,9 @@ def read_form_token(body: bytes) -> str:
 
 
 def is_same_site_form(headers: Mapping[str, str]) -> bool:
-    """Whether a form was sent from this very site, as browsers say of every form.
+    """Tell whether a form was sent from this site.
 
-    They do so by Sec-Fetch-Site where a connection is safe, and by Origin elsewhere, which may be "null" beside it.
+    Browsers say so in Sec-Fetch-Site on secure connections, elsewhere in Origin, which may be "null" beside it.
     """
     site = headers.get("sec-fetch-site")
     if site is not None:
@@ -113,7 +113,7 @@ def is_same_site_form(headers: Mapping[str, str]) -> bool:
 
 
 def _cookie_header(name: str, seconds: int, headers: Mapping[str, str], *, https: bool) -> str:
-    """Only browsers on this machine may keep it without https."""
+    """Return a `Set-Cookie` header. Only a browser on this machine may keep the cookie without https."""
     secure = "; Secure" if https or not _is_local(headers.get("host", "")) else ""
     return f"{COOKIE}={name}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}"
 
@@ -145,26 +145,26 @@ _KEPT = 16  # publications that were asked for
 
 
 class PageNotFound(Exception):
-    """There is no such page."""
+    """The address has no page."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RenderedPage:
-    """A JSON document, and the template that makes a page of it."""
+    """A JSON document and the template that makes a page of it."""
 
     document: dict[str, Any]
     template: str
 
 
 class TaskBoard:
-    """Tasks that are watched."""
+    """The tasks that the dashboard watches."""
 
     def __init__(self, watches: Sequence[TaskPoller]) -> None:
         self.watches = list(watches)
         self._read: OrderedDict[tuple[str, int], ExportedPublication] = OrderedDict()
 
     def watch(self, name: str) -> TaskPoller:
-        """The one of a task."""
+        """Return the poller of a task."""
         found = next((each for each in self.watches if each.known.id == name), None)
         if found is None:
             raise PageNotFound(name)
@@ -172,22 +172,22 @@ class TaskBoard:
         return found
 
     def version(self, name: str | None = None, *, inside: bool = False) -> tuple[int, ...]:
-        """Changes with what there is to see: of one task, or of all; `inside`: by administrators."""
+        """Return numbers that change with the contents of pages; with `inside`, also with what administrators see."""
         watches = self.watches if name is None else [self.watch(name)]
         for each in watches:
             each.looked = each.clock()
         return tuple(each.changes if inside else each.version for each in watches)
 
     async def overview(self) -> RenderedPage:
-        """All of it."""
+        """Return the list of tasks."""
         return RenderedPage(document={"tasks": list_tasks([each.known for each in self.watches])}, template="index")
 
     async def task(self, name: str, *, admin: bool) -> RenderedPage:
-        """A task."""
+        """Return the page of a task."""
         return RenderedPage(document=show_task(self.watch(name).known, admin=admin), template="task")
 
     async def releases(self, name: str, number: int) -> RenderedPage:
-        """A page of its history."""
+        """Return a page of a task's history."""
         watch = self.watch(name)
         pages, after, most = select_page(watch.known, number)
         if number > pages:
@@ -199,7 +199,7 @@ class TaskBoard:
         return RenderedPage(document=list_releases(watch.known, lines, page=number, pages=pages), template="releases")
 
     async def release(self, name: str, number: int) -> RenderedPage:
-        """One publication."""
+        """Return the page of one publication."""
         watch = self.watch(name)
         if watch.known.newest is None or not 0 <= number <= watch.known.newest.number:
             raise PageNotFound(number)
@@ -219,7 +219,7 @@ class TaskBoard:
         return self._read[key]
 
     async def _reading(self, watch: TaskPoller, number: int) -> PublicationReading:
-        """As it was followed, or of the publication alone where more is known of it then."""
+        """Return what was read when the history was followed, with what the publication alone adds."""
         known = next((each.reading for each in watch.known.points if each.number == number), None)
         if known is not None and (known.theta or known.plays):
             return known
@@ -258,7 +258,7 @@ PageMaker = Callable[[], Awaitable[RenderedPage]]
 
 
 class DashboardRoutes:
-    """Every page, its twin and its news."""
+    """The routes of all pages, their JSON twins and their events."""
 
     def __init__(self, board: TaskBoard, admin: AdminSessions | None) -> None:
         self._board, self._admin = board, admin
@@ -268,7 +268,7 @@ class DashboardRoutes:
 
     @property
     def routes(self) -> list[Route]:
-        """All of them."""
+        """All routes, by method and path."""
         return [
             ("GET", "/", self.overview),
             ("GET", "/index.json", self.overview),
@@ -289,7 +289,7 @@ class DashboardRoutes:
         return self._admin is not None and self._admin.is_admin(request.headers)
 
     async def _answer(self, request: Request, make: PageMaker) -> Response:
-        """A twin or a page; an error as either."""
+        """Return a page or its JSON twin; an error as either."""
         status = 200
         try:
             shown = await make()
@@ -307,26 +307,26 @@ class DashboardRoutes:
         return html_response(render_page(shown.template, shown.document, admin=admin), status)
 
     async def overview(self, request: Request) -> Response:
-        """The list."""
+        """Serve the list of tasks."""
         return await self._answer(request, self._board.overview)
 
     async def task(self, request: Request) -> Response:
-        """A task; with what is not public for administrators."""
+        """Serve the page of a task, with the part for administrators where a request is theirs."""
         name = _check_plain_name(request.path_params["task"])
         return await self._answer(request, lambda: self._board.task(name, admin=self._is_admin_request(request)))
 
     async def releases(self, request: Request) -> Response:
-        """A page of a task's history."""
+        """Serve a page of a task's history."""
         page = _parse_whole_number(request.query_params.get("page", "1"))
         return await self._answer(request, lambda: self._board.releases(request.path_params["task"], page))
 
     async def release(self, request: Request) -> Response:
-        """One publication."""
+        """Serve the page of one publication."""
         number = _parse_whole_number(_check_plain_name(request.path_params["number"]))
         return await self._answer(request, lambda: self._board.release(request.path_params["task"], number))
 
     async def asset(self, request: Request) -> Response:
-        """The stylesheet, the script, the icon."""
+        """Serve the style sheet, the script or the icon."""
         found = self._assets.get(request.path_params["name"])
         if found is None:
             raise RequestRefused(404, "asset")
@@ -335,7 +335,7 @@ class DashboardRoutes:
         return Response(content, headers=headers)
 
     async def events(self, request: Request) -> Response:
-        """News, as they come: that there are some, and not what; a page is asked for again by who reads it."""
+        """Send an event when there is news. An event holds no contents: the reader fetches the page again."""
         name = request.path_params.get("task")
         if self.listening >= _LISTENERS or self.ending:
             raise RequestRefused(503, "listeners", retry_after=30.0)
@@ -347,7 +347,7 @@ class DashboardRoutes:
         return EventStream(self, lambda: self._board.version(name, inside=may))
 
     async def form(self, request: Request) -> Response:
-        """For the token."""
+        """Serve the login form."""
         if self._admin is None:
             raise RequestRefused(404, "no-admin")
         return self._form(request, "", 200)
@@ -361,7 +361,7 @@ class DashboardRoutes:
         )
 
     async def enter(self, request: Request) -> Response:
-        """The token is right: a cookie, and back to the list."""
+        """Check the token of the login form, set the cookie and go to the list of tasks."""
         if self._admin is None:
             raise RequestRefused(404, "no-admin")
         if not is_same_site_form(request.headers):
@@ -372,7 +372,7 @@ class DashboardRoutes:
         return Response(status_code=303, headers={**HEADERS, "location": "/", "set-cookie": cookie})
 
     async def leave(self, request: Request) -> Response:
-        """No more."""
+        """End the session."""
         if self._admin is None or not is_same_site_form(request.headers):
             raise RequestRefused(403, "origin")
         cookie = self._admin.close(request.headers, https=request.url.scheme == "https")
@@ -380,7 +380,7 @@ class DashboardRoutes:
 
 
 class EventStream(StreamingResponse):
-    """Server-sent events, until the reader leaves or the server ends."""
+    """Server-sent events until the reader disconnects or the server stops."""
 
     def __init__(self, routes: DashboardRoutes, version: Callable[[], Any]) -> None:
         headers = {
@@ -393,7 +393,7 @@ class EventStream(StreamingResponse):
         self._routes, self._version = routes, version
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One reader."""
+        """Serve one reader."""
         self._routes.listening += 1
         left = asyncio.ensure_future(_wait_until_disconnected(receive))
         try:
@@ -425,12 +425,12 @@ async def _wait_until_disconnected(receive: Receive) -> None:
 
 
 def html_response(content: bytes, status: int = 200) -> Response:
-    """A page."""
+    """Return a page as a response."""
     return Response(content, status_code=status, headers={**HEADERS, "content-type": "text/html; charset=utf-8"})
 
 
 def json_twin_response(document: dict[str, Any], status: int = 200) -> Response:
-    """JSON that could not be taken for a page by anybody."""
+    """Return JSON without any character that a browser could take for markup."""
     content = dumps(document)
     for each in b"<>&'":
         content = content.replace(bytes([each]), b"\\u%04x" % each)
@@ -460,7 +460,7 @@ def _read_asset(name: str) -> tuple[bytes, str, str]:
 
 
 def build_dashboard(board: TaskBoard, *, admin: AdminSessions | None, log: EventLog, web: Any = None) -> Any:
-    """The application: pages, and the loops that keep what they show up to date."""
+    """Build the application: pages, and the tasks that keep their contents up to date."""
     routes = DashboardRoutes(board, admin)
     metrics, running = CollectorRegistry(), list[asyncio.Task[None]]()
     Gauge("listeners", "Readers who wait for news.", registry=metrics).set_function(lambda: float(routes.listening))
@@ -502,7 +502,7 @@ VARIABLE = "BANDANNA_DASHBOARD_TOKEN"
 
 
 def admin_from_token(file: Path | None, environment: Mapping[str, str] = os.environ) -> AdminSessions | None:
-    """Whose token is in a file, or in the environment; None without either. An argument would be seen by others."""
+    """Return the sessions for the token in a file or in the environment; None without either."""
     if file is not None:
         return AdminSessions(files.read_private_file(file).decode("utf-8", errors="replace").strip())
     return AdminSessions(environment[VARIABLE].strip()) if environment.get(VARIABLE) else None
@@ -511,7 +511,19 @@ def admin_from_token(file: Path | None, environment: Mapping[str, str] = os.envi
 def board_for_places(
     places: Sequence[str], web: HttpRoleClient, admin: AdminSessions | None, named: Sequence[str] = ()
 ) -> TaskBoard:
-    """All of them, in their order; a place that is nothing is refused. `named`: roles that may be asked as well."""
+    """Return the board of all places, in their order.
+
+    Parameters
+    ----------
+    places
+        Addresses of analyzers, and folders or files of tasks.
+    web
+        The client for requests to roles.
+    admin
+        The administrator's sessions, if there is a login.
+    named
+        Addresses of further roles that may be called.
+    """
     watches = []
     for url in named:
         if not is_url(url):
@@ -531,7 +543,7 @@ def board_for_places(
 
 
 def _read_role_tokens(task: Task, folder: Path) -> dict[str, str]:
-    """Of the roles whose secrets we may read; of those, nothing else is kept."""
+    """Return the tokens of the roles whose secrets this process may read."""
     found = {}
     for role in task.roles:
         try:
@@ -554,7 +566,7 @@ def serve_board(
     names: Sequence[str] = (),
     say: Callable[[str], None],
 ) -> None:
-    """Until SIGTERM or SIGINT."""
+    """Serve the dashboard until SIGTERM or SIGINT."""
 
     number = validation.integer("--port", port, least=0, most=65535)
     verify_tls: Any = True

@@ -40,19 +40,19 @@ _SECONDS = 10.0
 
 
 class RoleUnavailable(BandannaError):
-    """Nobody answers, or not what was asked for; to be tried again."""
+    """A role does not answer, or answers something else. The request is repeated later."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RoleResponse:
-    """What came back."""
+    """The answer of a role."""
 
     status: int
     content: bytes
     headers: dict[str, str]
 
     def document(self) -> Any:
-        """As JSON; Silent if it is not one, or if the status is not 200."""
+        """Parse the answer as JSON; RoleUnavailable for other answers and for a status other than 200."""
         if self.status != 200:
             raise RoleUnavailable(f"it answers {self.status}")
         try:
@@ -62,17 +62,17 @@ class RoleResponse:
 
 
 class RoleClient(Protocol):
-    """Whoever can be sent with a question."""
+    """A client for requests to roles."""
 
     async def get(self, url: str, *, token: str = "", seconds: float = _SECONDS) -> RoleResponse:
-        """What is there; Silent if nobody answers."""
+        """Return the answer of an address; RoleUnavailable if there is none."""
 
     async def close(self) -> None:
-        """No more questions."""
+        """Close all connections."""
 
 
 class HttpRoleClient:
-    """Over HTTP, without following anybody elsewhere."""
+    """A client over HTTP that follows no redirects and keeps no cookies."""
 
     def __init__(self, *, verify_tls: Any = True, transport: Any = None) -> None:
         try:
@@ -90,7 +90,7 @@ class HttpRoleClient:
         )
 
     async def get(self, url: str, *, token: str = "", seconds: float = _SECONDS) -> RoleResponse:
-        """Of at most MOST bytes."""
+        """Return an answer of at most MOST bytes."""
         headers = {"accept-encoding": "identity"} | ({"authorization": f"Bearer {token}"} if token else {})
         content = bytearray()
         if not is_url(url):
@@ -110,7 +110,7 @@ class HttpRoleClient:
             raise RoleUnavailable(f"it cannot be reached ({type(error).__name__})") from error
 
     async def close(self) -> None:
-        """Hang up."""
+        """Close all connections."""
         await self._client.aclose()
 
 
@@ -135,7 +135,7 @@ _LONGEST = 2000  # letters of a status
 
 
 def parse_batch_status(answer: RoleResponse) -> BatchStatus:
-    """Of `GET /tasks/{task}/open`."""
+    """Parse `GET /tasks/{task}/open`."""
     told = answer.document()
     if not isinstance(told, dict):
         raise RoleUnavailable("it does not tell how far its batch is")
@@ -158,7 +158,7 @@ def _whole(value: Any) -> int:
 
 
 def parse_health(answer: RoleResponse) -> str:
-    """Of `GET /readyz`: 503 is a role that is not well, anything else but 200 a door that is closed to us."""
+    """Parse `GET /readyz`: 503 means not well, any status other than 200 means that the role does not say."""
     if answer.status not in (200, 503):
         return "untold"
     try:
@@ -171,7 +171,7 @@ def parse_health(answer: RoleResponse) -> str:
 
 
 def parse_metrics(role: str, answer: RoleResponse) -> list[MetricCount]:
-    """Of `GET /metrics`, those that somebody who watches wants to see."""
+    """Parse the watched metrics of `GET /metrics`."""
     if answer.status != 200:
         return []
     text = answer.content[:_METRICS_BYTES].decode("utf-8", errors="replace")
@@ -186,7 +186,7 @@ def parse_metrics(role: str, answer: RoleResponse) -> list[MetricCount]:
 
 
 def parse_status(answer: RoleResponse) -> str:
-    """Of `GET /status`, as one line."""
+    """Return `GET /status` as one line."""
     if answer.status != 200:
         return f"it answers {answer.status}"
     return answer.content.decode("utf-8", errors="replace")[:_LONGEST]
@@ -196,7 +196,7 @@ def parse_status(answer: RoleResponse) -> str:
 
 
 async def fetch_batch_status(web: RoleClient, known: TaskStatus) -> BatchStatus | None:
-    """Of the running batch; None if its collector does not tell."""
+    """Fetch how far the running batch is; None if its collector does not say."""
     assert known.task is not None
     url = known.asks.get(known.task.collector)
     if url is None:
@@ -208,7 +208,7 @@ async def fetch_batch_status(web: RoleClient, known: TaskStatus) -> BatchStatus 
 
 
 async def fetch_health(web: RoleClient, known: TaskStatus) -> tuple[RoleState, ...]:
-    """Every role's word about itself; only roles whose addresses the operator has given are called."""
+    """Fetch the state of every role whose address the operator has given."""
     return tuple([await _fetch_role_health(web, known, role) for role in known.roles])
 
 
@@ -225,7 +225,7 @@ async def _fetch_role_health(web: RoleClient, known: TaskStatus, role: RoleState
 async def fetch_admin_metrics(
     web: RoleClient, known: TaskStatus, tokens: Mapping[str, str]
 ) -> tuple[tuple[MetricCount, ...], tuple[tuple[str, str], ...]]:
-    """What is for administrators: metrics and status of the roles whose token we were given."""
+    """Fetch metrics and status, for administrators, of the roles whose tokens are known."""
     counts: list[MetricCount] = []
     statuses: list[tuple[str, str]] = []
     for role, url in known.asks.items():
@@ -287,7 +287,7 @@ class TaskPoller:
         self._bad: set[int] = set()  # publications that cannot be
 
     def tell(self, **changes: Any) -> None:
-        """Replace what is known."""
+        """Replace fields of `known`."""
         if all(getattr(self.known, name) == value for name, value in changes.items()):
             return
         public = any(getattr(self.known, name) != changes[name] for name in changes if name not in _INSIDE)
@@ -295,7 +295,7 @@ class TaskPoller:
         self.version, self.changes = self.version + public, self.changes + 1
 
     async def follow(self) -> None:
-        """For ever: the analyzer."""
+        """Follow the analyzer until cancelled."""
         pause = _PAUSE
         while True:
             try:
@@ -310,7 +310,7 @@ class TaskPoller:
             await asyncio.sleep(pause)
 
     async def look(self) -> None:
-        """For ever: collector and roles; often while somebody looks at a page."""
+        """Ask collector and roles until cancelled, more often while a page is read."""
         turn, rested = 0, 0.0
         while True:
             wanted = self.clock() - self.looked < _ATTENTION_SECONDS or turn == 0
@@ -324,12 +324,12 @@ class TaskPoller:
             rested += _BUSY
 
     def warn(self, words: str) -> None:
-        """Say it on the page, once."""
+        """Add a warning to the page, once."""
         if words and words not in self.known.warnings and len(self.known.warnings) < _WARNINGS:
             self.tell(warnings=(*self.known.warnings, words))
 
     async def step(self, wait: float = 0.0) -> None:
-        """What is newer than what is known, after waiting for it; the task itself at first."""
+        """Wait for a newer publication and read it; read the task first."""
         if self.known.task is None:
             await self._find()
         task, newest = self.known.task, self.known.newest
@@ -348,7 +348,6 @@ class TaskPoller:
             await self._ledger()
 
     async def _find(self) -> None:
-        """The task, and what its document says; what takes long is done beside."""
         task = self._given
         if task is None:
             answer = await self._web.get(f"{self.known.url}/task")
@@ -372,11 +371,11 @@ class TaskPoller:
         return await self._web.get(f"{self.known.url}/tasks/{self.known.id}/{what}", seconds=seconds)
 
     async def read(self, number: int) -> ExportedPublication:
-        """A publication of before, checked."""
+        """Return an earlier publication after checking it."""
         return self._checked(await self._ask(f"snapshot/{number}"), number)
 
     async def lines(self, after: int, most: int) -> list[dict[str, Any]]:
-        """Of the history."""
+        """Return lines of the history."""
         told = (await self._ask(f"history?after={after}&most={most}")).document()
         lines = told.get("lines") if isinstance(told, dict) else None
         if not isinstance(lines, list) or len(lines) > most or not all(isinstance(each, dict) for each in lines):
@@ -390,7 +389,7 @@ class TaskPoller:
         return check_publication(self.known.task, SignedPublication.of(answer.content, answer.headers), number)
 
     def _compare(self, new: ExportedPublication) -> None:
-        """With the one before: an analyzer does not go back, and tells everybody the same."""
+        """Refuse a publication that is older than the newest one, or differs from it under the same number."""
         old = self.known.newest
         if old is None:
             return
@@ -400,7 +399,7 @@ class TaskPoller:
             raise BandannaError(f"There are two publications of number {new.number}.")
 
     async def _catch_up(self, newest: ExportedPublication) -> None:
-        """The newest, what the series lacks in order, then the newest once more with the one before it."""
+        """Read the newest publication, those that the history lacks, and the newest again after the one before it."""
         if not self.known.points:
             reading = await self._put(newest, None)
             self.tell(latest=reading, points=self._series.points)
@@ -417,7 +416,7 @@ class TaskPoller:
         self.warn(await run_in_thread(self._announced, newest))
 
     async def _fill(self, number: int) -> None:
-        """One of the series; one that cannot be is no reason not to read the others."""
+        """Read one publication of the history; a bad one becomes a warning."""
         if number in self._bad:
             return
         try:
@@ -429,7 +428,7 @@ class TaskPoller:
             self.warn(f"Publication {number}: {error}")
 
     def _before(self, number: int) -> tuple[VerifiedPublication, PublicationReading] | None:
-        """The publication before this one, if it was the last that was read."""
+        """Return the publication before this one if it was read last."""
         return self._last if self._last is not None and self._last[0].number == number - 1 else None
 
     async def _put(
@@ -455,7 +454,7 @@ class TaskPoller:
     def _reading(
         self, said: VerifiedPublication, before: tuple[VerifiedPublication, PublicationReading] | None
     ) -> tuple[PublicationReading, str]:
-        """Whatever a state is made of, it stops nobody; what cannot be read is not shown, and why."""
+        """Return what a publication says, and a warning if its state cannot be read."""
         assert self.known.reader is not None
         try:
             return self.known.reader.read(said, before), ""
@@ -471,7 +470,7 @@ class TaskPoller:
             self.warn(f"Publication {after.number} does not follow upon the one before it: another history.")
 
     def _announced(self, publication: ExportedPublication) -> str:
-        """What is wrong with the batches that it announces."""
+        """Return what is wrong with the batches that a publication announces."""
         assert self.known.task is not None
         try:
             batches = tuple(map(Batch.from_dict, publication.content["batches"]))
@@ -481,7 +480,7 @@ class TaskPoller:
         return ""
 
     async def _ledger(self) -> None:
-        """Its summary; not signed, so it has to agree with what is. Without it a page says less."""
+        """Read the ledger's summary. It is not signed, so its sum must equal that of the signed publication."""
         try:
             told = (await self._ask("ledger/summary")).document()
         except RoleUnavailable:
@@ -492,7 +491,7 @@ class TaskPoller:
             self.tell(ledger=ledger)
 
     async def glance(self, *, everybody: bool = True) -> None:
-        """How far the batch is, and sometimes how the roles are."""
+        """Ask for the running batch; with `everybody`, also for the health of all roles."""
         if self.known.task is None:
             return
         self.tell(filling=await fetch_batch_status(self._web, self.known))
@@ -504,7 +503,7 @@ class TaskPoller:
 
 
 def _check_document(task: Task) -> tuple[dict[str, Any] | None, str]:
-    """What the document says, computed again; or what is wrong with it."""
+    """Return the facts of a task, computed again, or what is wrong with its document."""
     try:
         return task_facts(task), ""
     except Exception as error:
@@ -512,7 +511,7 @@ def _check_document(task: Task) -> tuple[dict[str, Any] | None, str]:
 
 
 def _describe_error(error: Exception) -> str:
-    """In words where they are ours, else by its kind: somebody else has written what it is about."""
+    """Return the text of an error of this package, and only the type of any other: a stranger wrote its contents."""
     return (
         str(error)[:300]
         if isinstance(error, BandannaError)

@@ -33,22 +33,19 @@ BRIEF = 60  # of them that are kept for every point of a history
 
 @dataclass(frozen=True, kw_only=True)
 class ValueBand:
-    """A number, and how far it may be off: two standard deviations unless the reader's note says otherwise.
-
-    None: not known, or not published.
-    """
+    """A number with its uncertainty `half`: two standard deviations unless a note differs; None if unknown."""
 
     value: float
     half: float | None
 
     def plain(self) -> dict[str, float | None]:
-        """For JSON."""
+        """Return both numbers for JSON."""
         return {"value": finite(self.value), "half": finite(self.half)}
 
 
 @dataclass(frozen=True, kw_only=True)
 class NamedValue:
-    """A parameter, or an arm."""
+    """The value of a parameter or an arm."""
 
     name: str
     band: ValueBand
@@ -74,14 +71,14 @@ class PublicationReading:
 
     @property
     def brief(self) -> PublicationReading:
-        """Without what would fill the memory, if all points of a history had it."""
+        """The reading without parameters and plays if these are too many to keep for every publication."""
         many = len(self.theta) + len(self.plays) > BRIEF
         return replace(self, theta=(), plays=()) if many else self
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReadingNotes:
-    """What the numbers mean, or why they are not there: one sentence or two for each."""
+    """What the numbers mean, or why they are missing."""
 
     reward: str = "Not shown: what this policy publishes does not hold the sum of rewards."
     regret: str = "Not estimated: that takes the sum of rewards, and arms that are the same for everybody."
@@ -90,7 +87,7 @@ class ReadingNotes:
 
 
 class PublicationReader:
-    """Of one task. What is not in a state but follows from plans, who was assigned what, is added up on the way."""
+    """Read the publications of a task. Sums that are in no state are added up from one publication to the next."""
 
     notes = ReadingNotes()
     independent = True  # whether the noise of a difference of two sums is that of the batches between them
@@ -105,7 +102,7 @@ class PublicationReader:
     def read(
         self, said: VerifiedPublication, before: tuple[VerifiedPublication, PublicationReading] | None
     ) -> PublicationReading:
-        """`before`: the publication before this one, where it was read."""
+        """Read a publication, given the one before it if that was read."""
         users, plays = self.assigned(said, before)
         theta = self.task.policy._theta(said.snapshot)
         return PublicationReading(users=users, plays=plays, theta=self.named(theta), left=self._left(said.state))
@@ -113,7 +110,7 @@ class PublicationReader:
     def assigned(
         self, said: VerifiedPublication, before: tuple[VerifiedPublication, PublicationReading] | None
     ) -> tuple[int | None, tuple[NamedValue, ...]]:
-        """How many people there were, and what they were assigned, by the plans of batches that are over."""
+        """Return the number of users, and how often each arm was assigned, from the plans of batches that are over."""
         if said.number == 0:
             return 0, tuple(NamedValue(name=name, band=ValueBand(value=0.0, half=0.0)) for name in self.arms)
         if before is None or before[0].number != said.number - 1 or before[1].users is None:
@@ -132,7 +129,7 @@ class PublicationReader:
         return users, plays if any(each.band.value for each in plays) else ()
 
     def named(self, values: Any, halves: Any = None) -> tuple[NamedValue, ...]:
-        """Parameters (d,) by the names of features, with their halves."""
+        """Return parameters (d,) with their uncertainty, by the names of features."""
         if values is None:
             return ()
         flat = np.asarray(values, dtype=float).reshape(-1)[:MOST]
@@ -144,13 +141,13 @@ class PublicationReader:
         )
 
     def features(self, count: int) -> list[str]:
-        """Names of so many parameters."""
+        """Return the names of parameters."""
         schema = self.task.content["schema"]
         known = [str(each) for each in schema["names"]] if schema is not None else []
         return known if len(known) == count else [f"feature {place + 1}" for place in range(count)]
 
     def _left(self, state: Any) -> tuple[str, ...] | None:
-        """Of policies that eliminate: a mask, or the places, of those that are left."""
+        """Return the arms that an eliminating policy has left; None for other policies."""
         active = getattr(state, "active", None)
         if active is None:
             return None
@@ -159,17 +156,17 @@ class PublicationReader:
 
 
 def finite(value: float | None) -> float | None:
-    """For JSON, which has no other numbers."""
+    """Return a finite number or None, since JSON has no others."""
     return float(value) if value is not None and math.isfinite(value) else None
 
 
 def two_std(variance: Any) -> Any:
-    """Two standard deviations."""
+    """Return two standard deviations."""
     return 2 * np.sqrt(np.maximum(variance, 0.0))
 
 
 def band_between(after: ValueBand, before: ValueBand, *, independent: bool) -> ValueBand:
-    """Of two running sums: the noise of what lies between, or at most that of both."""
+    """Return the difference of two running sums, with the noise between them, or at most the noise of both."""
     value = after.value - before.value
     if after.half is None or before.half is None:
         return ValueBand(value=value, half=None)
@@ -180,7 +177,7 @@ def band_between(after: ValueBand, before: ValueBand, *, independent: bool) -> V
 
 @dataclass(frozen=True, kw_only=True)
 class ArmMeans:
-    """An arm's mean reward as it is estimated, (K,), and its half."""
+    """Estimated mean rewards of arms, (K,), with their uncertainty."""
 
     values: Floats
     halves: Floats
@@ -188,7 +185,7 @@ class ArmMeans:
 
 
 def estimate_regret(users: int, reward: ValueBand, means: ArmMeans) -> ValueBand | None:
-    """users * (the best mean) - (the sum of rewards); off by what both are, and by the chance of rewards themselves."""
+    """Return users * (best mean) - (sum of rewards), with the uncertainty of both and the chance of rewards."""
     known = np.isfinite(means.values)
     if not users or not known.any():
         return ValueBand(value=0.0, half=0.0) if not users else None
@@ -211,15 +208,15 @@ _PLAYS = "Arms are assigned, so these numbers are public and exact."
 
 
 class _ArmsReader(PublicationReader):
-    """What both have."""
+    """The common part of readers of assigned arms."""
 
     def means(self, values: Floats, variances: Floats) -> ArmMeans:
-        """With the largest variance that rewards of this range can have."""
+        """Return means with the largest variance that rewards of this range can have."""
         width = getattr(self.task.policy, "domain").width  # noqa: B009
         return ArmMeans(values=values, halves=two_std(variances), chance=width / 2)
 
     def listed(self, values: Floats, halves: Floats) -> tuple[NamedValue, ...]:
-        """By arms; without those of which nothing is known."""
+        """Return the arms whose value is known."""
         return tuple(
             NamedValue(name=name, band=ValueBand(value=float(value), half=float(half)))
             for name, value, half in zip(self.arms, values, halves, strict=False)
@@ -228,7 +225,7 @@ class _ArmsReader(PublicationReader):
 
 
 class TalliesReader(_ArmsReader):
-    """Policies that learn from single users: sums and pulls of every arm."""
+    """Reader of policies that learn from single users: a state has sums and pulls of every arm."""
 
     def __init__(self, task: Task, policy: FiniteArmedPolicy[object]) -> None:
         super().__init__(task)
@@ -244,7 +241,7 @@ class TalliesReader(_ArmsReader):
     def read(
         self, said: VerifiedPublication, before: tuple[VerifiedPublication, PublicationReading] | None
     ) -> PublicationReading:
-        """From the state alone."""
+        """Read the state."""
         state, domain = said.state, self._policy.domain
         pulls = np.asarray(state.pulls, dtype=float)
         sums = pulls * domain.low + domain.width * state.sums if self._bits else np.asarray(state.sums)
@@ -262,7 +259,7 @@ class TalliesReader(_ArmsReader):
 
 
 class EpisodesReader(_ArmsReader):
-    """Policies that forget: a state has every arm's last episode, and the sum of all is added up on the way."""
+    """Reader of policies that forget: a state has each arm's last episode, so sums are added up on the way."""
 
     def __init__(self, task: Task, policy: UCBEpisodes) -> None:
         super().__init__(task)
@@ -273,7 +270,7 @@ class EpisodesReader(_ArmsReader):
     def read(
         self, said: VerifiedPublication, before: tuple[VerifiedPublication, PublicationReading] | None
     ) -> PublicationReading:
-        """The state, and the sum of before."""
+        """Read the state and the sum of the publication before."""
         state, width = said.state, self._policy.domain.width
         lengths = np.asarray(state.lengths)
         shown = np.maximum(lengths, 1)
@@ -291,7 +288,7 @@ class EpisodesReader(_ArmsReader):
     def _reward(
         self, said: VerifiedPublication, before: tuple[VerifiedPublication, PublicationReading] | None
     ) -> ValueBand | None:
-        """With the episode that has ended since, if one has."""
+        """Return the sum of rewards so far."""
         if said.number == 0:
             return ValueBand(value=0.0, half=0.0)
         if before is None or before[0].number != said.number - 1 or before[1].reward is None:
@@ -314,7 +311,7 @@ _NEAR = 1e-9
 
 
 class LinearReader(PublicationReader):
-    """The sum of rewards is in a report that has a constant, or whose arms, which stay, have one in their span."""
+    """Reader of linear policies. The sum of rewards is known if reports, or the span of fixed arms, have a constant."""
 
     def __init__(self, task: Task, policy: LinTS | LinUCB) -> None:
         super().__init__(task)
@@ -333,7 +330,7 @@ class LinearReader(PublicationReader):
 
     @property
     def _own(self) -> bool:
-        """Every arm has a parameter of its own."""
+        """Whether every arm has its own parameter."""
         return isinstance(self._policy._domain, PerArmReport)
 
     def _reading_notes(self) -> ReadingNotes:
@@ -368,7 +365,7 @@ class LinearReader(PublicationReader):
     def read(
         self, said: VerifiedPublication, before: tuple[VerifiedPublication, PublicationReading] | None
     ) -> PublicationReading:
-        """From the state alone."""
+        """Read the state."""
         state = said.state
         users = int(self._policy._channel.sizes.before(state.batches))
         variance = float(self._stds[state.batches]) ** 2
@@ -399,7 +396,7 @@ class LinearReader(PublicationReader):
         return ValueBand(value=value, half=float(two_std(variance * spread)))
 
     def _root(self, snapshot: Any) -> Floats | None:
-        """M with M M^T the square of how far theta may be off, (..., d, d)."""
+        """Return M such that M M^T is the squared uncertainty of theta, (..., d, d)."""
         if isinstance(snapshot, Posterior):
             alpha = self._policy.alpha if isinstance(self._policy, LinTS) else 0.0
             return 2 * snapshot.root / alpha if alpha > 0 else None
@@ -421,7 +418,7 @@ class LinearReader(PublicationReader):
         return ArmMeans(values=values, halves=wide, chance=float(getattr(self._policy, "reward_std", 0.5)))
 
     def features(self, count: int) -> list[str]:
-        """With the constant, and for every arm where each has its own."""
+        """Return names with the constant, and with the arm if each has its own parameter."""
         arms = len(self.arms) if self._own else 1
         each = count // max(arms, 1)
         known = super().features(each - 1) if self._own else super().features(each)
@@ -450,7 +447,9 @@ class LinearReader(PublicationReader):
 
     @cached_property
     def _solved(self) -> tuple[Floats, Floats] | None:
-        """What makes counts of arms out of sum x x^T, where these say it: (K, entries); and the counts' variances."""
+        """The matrix (K, entries) that maps sum x x^T to counts of arms, and the variances of these; None if not
+        unique.
+        """
         rows = self._rows
         if rows is None or len(rows) > _ARMS:
             return None
@@ -467,7 +466,7 @@ class LinearReader(PublicationReader):
 
 
 def solve_constant(rows: Floats | None) -> Floats | None:
-    """w with <w, x> = 1 for every arm, (K, d) -> (d,), where there is one."""
+    """Return w (d,) with <w, x> = 1 for every arm (K, d), or None."""
     if rows is None:
         return None
     found: Floats = np.asarray(np.linalg.lstsq(rows, np.ones(len(rows)), rcond=None)[0], dtype=np.float64)
@@ -478,7 +477,7 @@ def solve_constant(rows: Floats | None) -> Floats | None:
 
 
 class RewardsReader(PublicationReader):
-    """How a report weighs features is found out by making one: of a reward of 1, and of features that are known."""
+    """Reader of LinTSRewards. A report of known features and reward 1 shows the weights of features."""
 
     def __init__(self, task: Task, policy: LinTSRewards) -> None:
         super().__init__(task)
@@ -505,14 +504,14 @@ class RewardsReader(PublicationReader):
         )
 
     def _report(self, ask: SumQuery, features: Floats) -> Floats:
-        """What a user with these features and a reward of 1 reports before noise."""
+        """Return what a user with these features and a reward of 1 reports before noise."""
         played = PlayedRounds(features=features[None], rewards=np.ones(1))
         return np.asarray(self._policy.report(ask, played, NumberedRandomness(0, 0)).values[0])
 
     def read(
         self, said: VerifiedPublication, before: tuple[VerifiedPublication, PublicationReading] | None
     ) -> PublicationReading:
-        """From the state alone."""
+        """Read the state."""
         state, policy = said.state, self._policy
         users = int(policy._channel.sizes.before(state.batches))
         reward = regret = None
@@ -535,7 +534,7 @@ class RewardsReader(PublicationReader):
         return PublicationReading(users=users, reward=reward, regret=regret, theta=theta)
 
     def _answered(self, public: Floats) -> float:
-        """w^T (sum x x^T) w, the features' scale in a report undone."""
+        """Return w^T (sum x x^T) w with the scale of features in a report undone."""
         assert self._constant is not None
         domain = self._policy.public.protocol.domain
         assert isinstance(domain, LinearReport)
@@ -548,7 +547,7 @@ class RewardsReader(PublicationReader):
 
 
 def reader_for(task: Task) -> PublicationReader:
-    """For the task's policy; one that nobody knows better is read by what all policies publish."""
+    """Return the reader for the task's policy; others read what all policies publish."""
     policy = task.policy
     if isinstance(policy, LinTS | LinUCB):
         return LinearReader(task, policy)

@@ -31,7 +31,7 @@ MOST = 256  # points
 
 @dataclass(frozen=True, kw_only=True)
 class HistoryPoint:
-    """What was kept of one publication."""
+    """The part of a publication that the history keeps."""
 
     number: int
     epoch: int
@@ -42,21 +42,21 @@ class HistoryPoint:
 
 
 class PublicationHistory:
-    """Publications 0, s, 2s, ... with s a power of two, and the newest: which ones depends on their number alone."""
+    """Publications 0, s, 2s, ... with s a power of two, and the newest. Their number alone decides which are kept."""
 
     def __init__(self) -> None:
         self._kept: dict[int, HistoryPoint] = {}
         self._stride = 1
 
     def missing(self, newest: int) -> Iterator[int]:
-        """Numbers that have to be read so that it reaches to the newest, in order, without that one."""
+        """Return the numbers below `newest`, in order, that must be read to complete the history."""
         while newest // self._stride >= MOST:
             self._stride *= 2
         self._thin(newest)
         return (number for number in range(0, newest, self._stride) if number not in self._kept)
 
     def put(self, point: HistoryPoint) -> None:
-        """One more, or the same once more."""
+        """Add a point or replace it."""
         self._kept[point.number] = point
         while max(self._kept) // self._stride >= MOST:
             self._stride *= 2
@@ -68,11 +68,11 @@ class PublicationHistory:
 
     @property
     def points(self) -> tuple[HistoryPoint, ...]:
-        """In order."""
+        """All points in order."""
         return tuple(self._kept[number] for number in sorted(self._kept))
 
     def link(self, number: int) -> HistoryPoint | None:
-        """The point of a number, where it was kept."""
+        """Return the point of a number, if it was kept."""
         return self._kept.get(number)
 
 
@@ -81,9 +81,9 @@ class PublicationHistory:
 
 @dataclass(frozen=True, kw_only=True)
 class RoleState:
-    """A role's own word about itself: well, unwell, silent (nobody answers), untold (not to us), or unasked.
+    """The state of a role: well, unwell, silent (no answer), untold (it does not say), unasked, or unnamed.
 
-    Or unnamed: it is where a document from elsewhere says, which is no reason to call there.
+    A role is unnamed if only a document from elsewhere gives its address, which the dashboard then does not call.
     """
 
     name: str
@@ -93,7 +93,7 @@ class RoleState:
 
 @dataclass(frozen=True, kw_only=True)
 class BatchStatus:
-    """What a collector tells everybody of its batches: the running one and its slots, and which takes new ones."""
+    """What a collector says of its running batch."""
 
     epoch: int
     round: int
@@ -105,7 +105,7 @@ class BatchStatus:
 
 @dataclass(frozen=True, kw_only=True)
 class MetricCount:
-    """A number of a role's metrics: for administrators."""
+    """A number of a role's metrics, for administrators."""
 
     role: str
     metric: str
@@ -144,12 +144,12 @@ class TaskStatus:
 
     @property
     def id(self) -> str:
-        """Of the task; "" while it is not known."""
+        """The id of the task; "" while it is not known."""
         return "" if self.task is None else self.task.id
 
     @property
     def now(self) -> dict[str, Any] | None:
-        """As `bandanna task show` has it; None before there is a publication."""
+        """The progress as `bandanna task show` has it; None before there is a publication."""
         if self.newest is None:
             return None
         content = self.newest.content
@@ -166,9 +166,10 @@ class TaskStatus:
 
 
 def build_tree(task: Task, known: TaskStatus) -> dict[str, Any] | None:
-    """None for other tasks. Levels from the top down; on each, the batches inside the one above that fills.
+    """Return the tree of concurrent shufflers, or None for other tasks.
 
-    What is full was released; what fills counts the open slots of the running batch too, as its collector tells them.
+    Levels are listed from the top down; on each, the batches inside the one above that fills. Users of the running
+    batch count as its collector reports them.
     """
     if task.trust != "concurrent" or not isinstance(task.policy, RunningSumPolicy) or not known.points:
         return None
@@ -212,7 +213,7 @@ _KINDS: dict[str, type] = {"number": int, "epoch": int, "round": int, "outcome":
 
 
 def select_page(known: TaskStatus, number: int) -> tuple[int, int, int]:
-    """How many pages there are, and which publications are on this one: after, most. The newest are on page 1."""
+    """Return the number of pages, and for this page the publication before its first and its length."""
     count = 0 if known.newest is None else known.newest.number + 1
     pages = max(1, -(-count // PAGE))
     last = count - 1 - (min(number, pages) - 1) * PAGE
@@ -221,7 +222,7 @@ def select_page(known: TaskStatus, number: int) -> tuple[int, int, int]:
 
 
 def list_releases(known: TaskStatus, lines: list[dict[str, Any]], *, page: int, pages: int) -> dict[str, Any]:
-    """Newest first."""
+    """Return a page of the history, newest first."""
     assert known.task is not None
     rows = [_line(each) for each in reversed(lines[:PAGE])]
     return {
@@ -235,7 +236,7 @@ def list_releases(known: TaskStatus, lines: list[dict[str, Any]], *, page: int, 
 
 
 def _line(told: dict[str, Any]) -> dict[str, Any] | None:
-    """Of the types that it has to have; it is not signed, publications are."""
+    """Return a line of the history if its types are right. It is not signed; publications are."""
     if not all(type(told.get(name)) is kind for name, kind in _KINDS.items()):
         return None
     spent = told.get("spent")
@@ -246,7 +247,7 @@ def _line(told: dict[str, Any]) -> dict[str, Any] | None:
 def show_release(
     known: TaskStatus, content: dict[str, Any], chain: str, now: PublicationReading, before: PublicationReading | None
 ) -> dict[str, Any]:
-    """One publication: what is known since, and what the batch before it has added."""
+    """Return one publication: the sums so far, and what its batch added."""
     assert known.task is not None
     assert known.reader is not None
     words, _ = describe_budget(known.task.policy.privacy.budget if known.task.policy.privacy.noisy else None)
@@ -278,7 +279,6 @@ def show_release(
 def _added_since(
     known: TaskStatus, now: PublicationReading, before: PublicationReading | None
 ) -> dict[str, Any] | None:
-    """What has been added since the publication before it."""
     if before is None or now.users is None or before.users is None:
         return None
     assert known.reader is not None
@@ -358,7 +358,7 @@ ROWS = 60  # parameters or arms on a page
 
 
 def list_tasks(watched: Sequence[TaskStatus]) -> list[dict[str, Any]]:
-    """One line for every task, or for the place where one should be."""
+    """Return one line for every task or place."""
     return [_tasks_line(known) for known in watched]
 
 
@@ -383,7 +383,7 @@ def _title(known: TaskStatus) -> str:
 
 
 def show_task(known: TaskStatus, *, admin: bool) -> dict[str, Any]:
-    """A whole task; `admin`: with what is not public."""
+    """Return everything about a task; with `admin`, also what is not public."""
     task = known.task
     assert task is not None
     reading, now = known.latest, known.now
@@ -420,7 +420,7 @@ def show_task(known: TaskStatus, *, admin: bool) -> dict[str, Any]:
 
 
 def flat_fields(value: Any) -> dict[str, Any]:
-    """A flat value's fields."""
+    """Return the fields of a flat value."""
     return {name: getattr(value, name) for name in value.__dataclass_fields__}
 
 
@@ -432,7 +432,7 @@ def _sentence(now: dict[str, Any]) -> str:
 
 
 def _batch(known: TaskStatus) -> dict[str, Any] | None:
-    """The running batch: what is announced of it, and what its collector tells."""
+    """Return the running batch: its announcement, and its collector's word."""
     task, announced = known.task, _announced(known)
     if task is None or not announced or known.newest is None:
         return None
@@ -500,7 +500,6 @@ def _rows(named: Sequence[NamedValue]) -> dict[str, Any]:
 
 
 def _series(known: TaskStatus) -> list[dict[str, Any]]:
-    """What is drawn over time: as many points as were kept, whatever the length of the history."""
     return [_point(point.number, point.spent, point.reading) for point in known.points]
 
 

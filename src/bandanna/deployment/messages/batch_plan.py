@@ -47,18 +47,18 @@ class Part:
 
     @property
     def size(self) -> int:
-        """Bytes of a body."""
+        """The number of bytes of a body."""
         return DTYPES[self.dtype] * self.length + (OVERHEAD if self.form == "sealed" else 0)
 
     def numbers(self, bodies: Sequence[bytes]) -> np.ndarray[Any, Any]:
-        """Of so many users, (n, length): int64, or float64; of shares, the mixer's own."""
+        """Return bodies as numbers (n, length), int64 or float64; of shares, the mixer's own."""
         width = DTYPES[self.dtype] * self.length
         content = b"".join(bodies if self.form in ("plain", "row") else [body[:width] for body in bodies])
         read = np.frombuffer(content, dtype=self.dtype).reshape(len(bodies), self.length)
         return read.astype(np.float64 if self.dtype == "<f8" else np.int64)
 
     def to_bytes(self, numbers: np.ndarray[Any, Any]) -> bytes:
-        """The inverse for one user, (length,)."""
+        """Return the body of one user's numbers (length,)."""
         return np.ascontiguousarray(numbers).astype(self.dtype).tobytes()
 
 
@@ -67,7 +67,7 @@ _PART = tuple(each.name for each in fields(Part))
 
 @dataclass(frozen=True, kw_only=True)
 class Round:
-    """What is asked at once: everybody reports for all parts, or for that of the own arm."""
+    """The parts that are asked at once. Users report for all parts, or for the part of their own arm."""
 
     parts: tuple[Part, ...]
 
@@ -78,35 +78,34 @@ class Round:
 
     @property
     def own(self) -> tuple[Part, ...]:
-        """The parts that one user reports for; of assigned arms, a part that is like the own arm's."""
+        """The parts that one user reports for; for assigned arms, a part like that of the own arm."""
         return self.parts[:1] if self.by_arm else self.parts
 
     @property
     def lengths(self) -> list[int]:
-        """Numbers of each of them."""
+        """The lengths of these parts."""
         return [part.length for part in self.own]
 
     @property
     def split(self) -> bool:
-        """Whether its numbers are split for two mixers: all of them are, or none."""
+        """Whether numbers are split for two mixers."""
         return self.parts[0].form == "shares"
 
     @cached_property
     def size(self) -> int:
-        """Bytes of a body: the same for everybody."""
+        """The number of bytes of a body, the same for all users."""
         return sum(part.size for part in self.own) + (SEALED_LENGTH if self.split else 0)
 
     def cut(self, body: bytes) -> list[bytes]:
-        """The bodies of the parts that a user reports for."""
+        """Cut a body into the parts that a user reports for."""
         return [body] if len(self._ends) == 1 else [body[begin:end] for begin, end in self._ends]
 
     def sealed(self, body: bytes) -> bytes:
-        """What is sealed for the helper in a body whose numbers are split: its end."""
+        """Return the end of a split body, which is sealed for the helper."""
         return body[-SEALED_LENGTH:]
 
     @cached_property
     def _ends(self) -> list[tuple[int, int]]:
-        """Where the bodies of the parts that a user reports for begin and end."""
         ends = np.cumsum([part.size for part in self.own]).tolist()
         return list(zip([0, *ends[:-1]], ends, strict=True))
 
@@ -130,23 +129,23 @@ class Batch:
     clients: bool = False
 
     def arms_at(self, places: Ints) -> Ints:
-        """Which arms were assigned to these places."""
+        """Return the arms that are assigned to places."""
         return assigned_arms(places, arms=np.array(self.arms), plays=np.array(self.plays), in_turn=self.in_turn)
 
     @cached_property
     def digest(self) -> bytes:
-        """32 bytes that stand for the plan."""
+        """The SHA-256 of the plan, 32 bytes."""
         return hashlib.sha256(dumps(self.to_dict())).digest()
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the batch for JSON."""
         plain = {each.name: getattr(self, each.name) for each in fields(self)}
         rounds = [{"parts": tuple(_part_to_dict(part) for part in each.parts)} for each in self.rounds]
         return {**plain, "rounds": rounds, "arms": list(self.arms), "plays": list(self.plays)}
 
     @classmethod
     def from_dict(cls, plain: Any) -> Batch:
-        """The inverse of `to_dict`; Unreadable if it is none."""
+        """Read a batch from JSON; Unreadable if it is none."""
         if not isinstance(plain, Mapping) or set(plain) != {each.name for each in fields(cls)}:
             raise Unreadable("a batch with other fields than this program knows")
         for name in ("arms", "plays"):
@@ -190,12 +189,12 @@ _HINTS: dict[type, dict[str, Any]] = {
 
 
 def _part_to_dict(part: Part) -> dict[str, Any]:
-    """As `dataclasses.asdict`, which copies every value: every report of a batch has its plan's digest."""
+    """Return the fields without the copies of `dataclasses.asdict`: every report needs its plan's digest."""
     return {name: getattr(part, name) for name in _PART}
 
 
 def _from_plain(kind: Any, plain: Any) -> Any:
-    """A value of a kind, if every field is there and of its type."""
+    """Return a value of a class if every field is there and has its type."""
     names = {each.name for each in fields(kind)}
     if not isinstance(plain, Mapping) or set(plain) != names:
         raise Unreadable(f"a {kind.__name__.lower()} with other fields than {', '.join(sorted(names))}")
@@ -215,9 +214,9 @@ VERSION = 1
 
 
 def rounds_digest(batch: Mapping[str, Any]) -> str:
-    """SHA-256 of the rounds of a batch (`Batch.to_dict`), as a text: what reports are made like, and how often.
+    """Return the SHA-256, as text, of the rounds of `Batch.to_dict`: which reports are made, and how many.
 
-    Where everybody reports for the arm of the own place, in one way for all arms, it is that of one arm, arm = null.
+    If users report only for the arm of their place, in one way for all arms, it covers one arm with arm = null.
     """
     return encode_base64url(hashlib.sha256(dumps([_without_arm(each) for each in batch["rounds"]])).digest())
 
@@ -231,22 +230,23 @@ def _without_arm(round_: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_announced_batch(device: Mapping[str, Any], batch: Batch, arms: int | None = None) -> Mapping[str, Any]:
-    """What a task's document says of the reports of a batch, if the batch was announced as the document means it.
+    """Return the plan in a task's document of a batch, if the batch was announced as the document defines it.
 
     `clients/js` has the same function: both refuse the same batches.
 
     Parameters
     ----------
     device
-        What the document tells light clients.
+        The document's section for clients without policies.
     batch
-        As it was announced.
+        The batch as announced.
     arms
-        How many arms the task has, where they stay.
+        The number of the task's fixed arms.
 
     Returns
     -------
-    The plan: how many people are in each sum at least, and the devices that protect it. BandannaError if there is none.
+    dict
+        The least number of users of each sum, and the devices that protect it. BandannaError if there is no plan.
     """
     told = batch.to_dict()
     rounds, least = rounds_digest(told), least_users(told)
@@ -259,7 +259,7 @@ def check_announced_batch(device: Mapping[str, Any], batch: Batch, arms: int | N
 
 
 def least_users(batch: Mapping[str, Any]) -> int:
-    """How many people are behind each sum of a batch, at least; 0 if its plan does not add up."""
+    """Return the least number of users in any sum of a batch; 0 if its plan does not add up."""
     reported = [part["arm"] for each in batch["rounds"] for part in each["parts"]]
     arms, plays, everybody = list(batch["arms"]), list(batch["plays"]), set(reported) == {None}
     if batch["clients"] or len(plays) != len(arms) or not (everybody or reported == arms != []):
@@ -274,10 +274,10 @@ BROWSER_KINDS = frozenset(
 )  # devices that clients/js has
 
 
-def list_supported_clients(leaflet: Mapping[str, Any] | None) -> list[str]:
-    """Who can play a task: Python with the whole library, a light Python client, browsers."""
-    if leaflet is None:
+def list_supported_clients(section: Mapping[str, Any] | None) -> list[str]:
+    """Return the clients that can play a task: Python, Python without policies, browsers."""
+    if section is None:
         return ["python, with the whole library"]
-    devices = [device for plan in leaflet["plans"] for part in plan["devices"] for device in part if device is not None]
+    devices = [device for plan in section["plans"] for part in plan["devices"] for device in part if device is not None]
     kinds = {kind for device in devices for kind in (device["kind"], *(e["kind"] for e in device.get("levels", ())))}
     return ["python", *(["browser"] if kinds <= BROWSER_KINDS else [])]

@@ -41,16 +41,16 @@ def digest(content: bytes) -> str:
 
 
 def encode_base64url(content: bytes) -> str:
-    """Bytes as a text for addresses, without padding.
+    """Encode bytes for addresses, without padding.
 
-    >>> packed(b"any bytes")
+    >>> encode_base64url(b"any bytes")
     'YW55IGJ5dGVz'
     """
     return base64.urlsafe_b64encode(content).decode("ascii").rstrip("=")
 
 
 def decode_base64url(text: Any, length: int | None = None) -> bytes:
-    """The inverse of `packed`, of so many bytes."""
+    """Decode exactly this many bytes."""
     try:
         content = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except (TypeError, ValueError):
@@ -101,25 +101,27 @@ def signing_key() -> tuple[str, str]:
 
 
 def sealing_key() -> tuple[str, str]:
-    """Draw a new pair, secret and public, to seal for its owner or to agree with its owner on a key."""
+    """Draw a new pair, secret and public, to seal for its owner or to agree on a key."""
     key = X25519PrivateKey.generate()
     return encode_base64url(key.private_bytes_raw()), encode_base64url(key.public_key().public_bytes_raw())
 
 
 def public_half(secret: str) -> str:
-    """Of a secret of `sealing_key`."""
+    """Return the public half of a secret of `sealing_key`."""
     return encode_base64url(
         X25519PrivateKey.from_private_bytes(decode_base64url(secret, 32)).public_key().public_bytes_raw()
     )
 
 
 def is_sound(kind: Literal["sign", "agree", "seal"], public: str) -> bool:
-    """Tell whether a public key can have an owner: of one that cannot, everybody makes signatures or knows the secret.
+    """Tell whether a public key of another party can have an owner: anyone could sign for one that cannot.
 
     Parameters
     ----------
-    kind : what it is for: Ed25519 to sign, else X25519
-    public : a text that somebody else has written
+    kind
+        The purpose: Ed25519 to sign, else X25519.
+    public
+        The key as text.
     """
     try:
         key = decode_base64url(public, 32)
@@ -132,12 +134,14 @@ def is_sound(kind: Literal["sign", "agree", "seal"], public: str) -> bool:
 
 
 def agreed_key(secret: str, public: str, *, salt: bytes, info: bytes) -> bytes:
-    """Return the 32-byte key that the owners of two pairs share, from one's secret and the other's public key.
+    """Return the 32-byte key that the owners of two pairs share.
 
     Parameters
     ----------
-    secret, public : one owner's secret, the other owner's public half
-    salt, info : where and for what it is used
+    secret, public
+        One owner's secret and the other owner's public half.
+    salt, info
+        The purpose of the key.
     """
     own, other = decode_base64url(secret, 32), decode_base64url(public, 32)
     try:
@@ -236,9 +240,9 @@ def expand_mask(seed: bytes, length: int) -> Ints:
 
 
 def make_tls_context(*, environment: bool = False) -> ssl.SSLContext:
-    """httpx's own; with `environment`, those that SSL_CERT_FILE or SSL_CERT_DIR names.
+    """Return the TLS context of httpx; with `environment`, with the certificates of SSL_CERT_FILE or SSL_CERT_DIR.
 
-    Without a context every client of httpx reads all of them anew: 50 ms, of a call that takes one.
+    Without a shared context every httpx client reads all certificates again, which takes 50 ms.
     """
     return _read(*(os.environ.get(name) if environment else None for name in ("SSL_CERT_FILE", "SSL_CERT_DIR")))
 
@@ -260,10 +264,10 @@ _PADS = tuple(bytes(byte ^ pad for byte in range(256)) for pad in (0x36, 0x5C))
 
 
 def encode_label(purpose: str) -> bytes:
-    """What a hash, a MAC or a seal is for, as 32 bytes.
+    """Return the purpose of a hash, MAC or seal as 32 bytes.
 
-    >>> encode_label("tag")
-    b'bandanna/3 tag\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00'
+    >>> encode_label("tag").rstrip(b"\\0")
+    b'bandanna/3 tag'
     """
     text = f"bandanna/3 {purpose}".encode("ascii")
     assert len(text) <= 32
@@ -271,14 +275,14 @@ def encode_label(purpose: str) -> bytes:
 
 
 def ticket_key_info(verifier: str) -> bytes:
-    """For HKDF: whose pair key it is."""
+    """Return the HKDF info of the key that registrar and verifier share."""
     return encode_label("pair") + encode_label(verifier)
 
 
 def mac(key: bytes, *parts: bytes) -> bytes:
-    """HMAC-SHA256 of some parts, its first 16 bytes; the key has at most 64 bytes.
+    """Return the first 16 bytes of HMAC-SHA256 of the parts, for a key of at most 64 bytes.
 
-    By two hashes: for messages as short as these OpenSSL's own HMAC takes longer to begin than to run.
+    Two hashes are faster here: for such short messages OpenSSL's HMAC takes longer to begin than to run.
     """
     padded = key.ljust(_KEY, b"\0")
     inner = hashlib.sha256(padded.translate(_PADS[0]) + b"".join(parts)).digest()
@@ -286,25 +290,26 @@ def mac(key: bytes, *parts: bytes) -> bytes:
 
 
 def prove_unused(key: bytes, task: bytes, epoch: int, slot: bytes) -> bytes:
-    """What says that a slot was not used in an epoch, and never will be; `key`: of registrar and collector."""
+    """Return the proof, with the key of registrar and collector, that a slot is unused in an epoch for good."""
     return mac(key, encode_label("refused"), task, epoch.to_bytes(4, "little"), slot)
 
 
 def is_equal_mac(given: bytes, expected: bytes) -> bool:
-    """Compared in constant time."""
+    """Compare two codes in constant time."""
     return hmac.compare_digest(given, expected)
 
 
 class TicketKeys:
-    """The keys of slots for one verifier, for the registrar that gives them and the verifier that checks them.
-
-    All that is the same for an epoch is hashed once.
+    """Derive the keys of slots for one verifier. The part of the hash that an epoch shares is computed once.
 
     Parameters
     ----------
-    key : the pair key of registrar and verifier, 32 bytes
-    task : the task's digest
-    verifier : COLLECTOR or HELPER
+    key
+        The 32-byte key that registrar and verifier share.
+    task
+        The digest of the task.
+    verifier
+        COLLECTOR or HELPER.
     """
 
     def __init__(self, key: bytes, task: bytes, verifier: str) -> None:
@@ -314,7 +319,7 @@ class TicketKeys:
         self._begun = (-1, self._inner)  # an epoch, and the hash as far as it goes with it
 
     def key(self, epoch: int, slot: bytes) -> bytes:
-        """The key of a slot in an epoch, 16 bytes."""
+        """Return the 16-byte key of a slot in an epoch."""
         known, begun = self._begun
         if epoch != known:
             begun = self._inner.copy()

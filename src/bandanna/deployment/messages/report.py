@@ -71,7 +71,7 @@ class TaggedReport:
 
     @classmethod
     def from_bytes(cls, content: bytes) -> TaggedReport:
-        """The inverse of `to_bytes`."""
+        """Read the bytes of `to_bytes`."""
         if len(content) < HEADER:
             raise InvalidArgument("report", ValueSummary(f"{len(content)} bytes"), f"at least {HEADER} bytes")
         slot, tag, epoch, round_, version, key_id = _HEADER.unpack_from(content)
@@ -129,7 +129,6 @@ def split_reports(content: bytes, most: int) -> list[ReportFields]:
 
 @lru_cache(maxsize=64)
 def _split_equal(size: int) -> struct.Struct:
-    """Reports of `size` bytes with their length."""
     return struct.Struct(f"<4x{_HEADER.format[1:]}{size - 4 - HEADER}s")
 
 
@@ -253,9 +252,9 @@ def report_info(task: bytes, epoch: int, round_: int) -> bytes:
 
 
 def slots_checksum(slots: Iterable[bytes]) -> str:
-    """Return the SHA-256 of the sorted slots, in hexadecimal: equal for equal sets, in any order.
+    """Return the SHA-256 of the sorted slots in hexadecimal, which does not depend on their order.
 
-    >>> checksum([b"one", b"two"]) == checksum([b"two", b"one"])
+    >>> slots_checksum([b"one", b"two"]) == slots_checksum([b"two", b"one"])
     True
     """
     return hashlib.sha256(b"".join(sorted(slots))).hexdigest()
@@ -310,12 +309,14 @@ def choose_seal_key(told: Any, *, task_id: str, keys: Mapping[str, str], mixers:
 def encode_body(
     rows: Sequence[np.ndarray[Any, Any]], *, task: bytes, batch: Batch, round_: int, ticket: Ticket, key: str | None
 ) -> bytes:
-    """The body of one user's report for a round.
+    """Return the body of one user's report for a round.
 
     Parameters
     ----------
-    rows : the user's message (length,) for each part that a user reports for
-    key : for whom they, or the seed that splits them, are sealed
+    rows
+        The user's message (length,) for each part that the user reports for.
+    key
+        The public key for which the rows, or the seed that splits them, are sealed.
     """
     asked = batch.rounds[round_]
     if asked.own[0].form in ("plain", "row"):
@@ -351,7 +352,7 @@ REASONS = {
 
 
 class ReportVerdict(NamedTuple):
-    """Kept, at a place of the batch; or refused, for a reason, with a proof that the slot was not used."""
+    """The fate of a report: kept at a place, or refused with a reason and a proof that the slot is unused."""
 
     place: int = -1
     reason: str = ""
@@ -362,7 +363,7 @@ MALFORMED = ReportVerdict(reason="malformed")
 
 
 def encode_verdicts(verdicts: Sequence[ReportVerdict]) -> tuple[int, bytes]:
-    """Status and body: 201 with places, 400 for what is no report, 409 with a reason for each that was refused."""
+    """Return status and body: 201 with places, 400 for malformed reports, 409 with a reason for each refused one."""
     if not any(reason for _, reason, _ in verdicts):
         return 201, f'{{"places":[{",".join([str(place) for place, _, _ in verdicts])}]}}'.encode()
     if all(verdict.reason == "malformed" for verdict in verdicts):

@@ -28,11 +28,16 @@ def write_share(
     parts: Sequence[str],
     key: dict[str, Any] | None = None,
 ) -> bytes:
-    """The document that a mixer signs.
+    """Return the document that a mixer signs.
 
-    bad      how many users' seeds could not be opened, or came without their tickets: if there are any, there is no sum
-    parts    of each part of the round, the views that its mixer forwards, as text; none where `bad` is not 0
-    key      of the helper: for which of its keys devices seal from now on (`report.write_seal_key`)
+    Parameters
+    ----------
+    bad
+        How many seeds could not be opened or came without tickets. If there are any, there is no sum.
+    parts
+        For each part of the round, the encoded views that the mixer forwards; none if `bad` is not 0.
+    key
+        Of the helper: the key for which devices seal from now on (`report.write_seal_key`).
     """
     return canonical.dumps(
         {
@@ -85,7 +90,7 @@ _FIELDS = {"task", "batch", "round", "count", "checksum", "entries"}
 
 
 class JobEntry(NamedTuple):
-    """What is at one place."""
+    """The report at one place, as the helper gets it."""
 
     slot: bytes
     key_id: int
@@ -94,7 +99,7 @@ class JobEntry(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class MixJob:
-    """A round of a batch, whole and of one task: as many entries as slots, nobody twice."""
+    """A complete round of a batch of one task: as many entries as slots, all different."""
 
     digest: bytes
     batch: Batch
@@ -104,12 +109,12 @@ class MixJob:
 
     @property
     def parts(self) -> Round:
-        """What is asked in its round."""
+        """The parts of the round."""
         return self.batch.rounds[self.round]
 
 
 def write_job(*, task_id: str, batch: Batch, round_: int, entries: list[JobEntry]) -> bytes:
-    """What the shuffler signs and sends."""
+    """Return the job that the shuffler signs and sends."""
     listed = [
         [canonical.encode_base64url(each.slot), each.key_id, canonical.encode_base64url(each.sealed)]
         for each in entries
@@ -127,7 +132,7 @@ def write_job(*, task_id: str, batch: Batch, round_: int, entries: list[JobEntry
 
 
 def read_job(content: bytes, task_id: str) -> MixJob:
-    """The inverse of `write_job`; Unreadable if it is no job of this task, or not a whole one."""
+    """Read a job; Unreadable unless it is a complete job of this task."""
     plain = canonical.loads(content)
     if not isinstance(plain, dict) or set(plain) != _FIELDS:
         raise Unreadable(f"a job has the fields {', '.join(sorted(_FIELDS))}")

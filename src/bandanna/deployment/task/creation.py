@@ -98,7 +98,7 @@ class TaskFile:
 
 
 def parse_task_file(document: Mapping[str, Any]) -> TaskFile:
-    """What a file says, or would; errors name the key with its table, and what is allowed there."""
+    """Read the tables of a task's file. Errors name the key with its table, and what is allowed there."""
     given = check_keys(document, "", _TOP, needed=("title", "algorithm", "policy"))
     tables = {name: _table(given, name) for name in _TOP[2:]}
     if "schema" in given and "features" in given:
@@ -138,9 +138,9 @@ def _title(value: Any) -> str:
 
 
 def parse_duration(value: Any) -> float:
-    """A duration: a number of seconds, or a text such as "10 min".
+    """Return seconds for a number of seconds or a text such as "10 min".
 
-    >>> seconds("10 min"), seconds(2)
+    >>> parse_duration("10 min"), parse_duration(2)
     (600.0, 2.0)
     """
     allowed = 'a number of seconds, or a text such as "30 s", "10 min", "2 hours", "1 day", at most 30 days'
@@ -157,7 +157,7 @@ def parse_duration(value: Any) -> float:
 
 
 def _arms(table: dict[str, Any]) -> Any:
-    """Names, or a mapping from names to features: as an agent takes them."""
+    """Return names, or a mapping from names to features, as an agent takes them."""
     given = check_keys(table, "arms", ("names", "features"))
     if len(given) != 1:
         raise BandannaError("arms: one of names = [...] and features = { name = [...], ... } is needed, not both")
@@ -175,7 +175,7 @@ def _arms(table: dict[str, Any]) -> Any:
 
 
 def _schema(table: dict[str, Any]) -> dict[str, Any]:
-    """Names in their order, which the keys of a canonical document have not, and ranges."""
+    """Return the names in their order, which canonical JSON loses, and the ranges."""
     for name, limits in table.items():
         allowed = "two finite numbers, [least, largest]"
         if not isinstance(limits, list | tuple) or len(limits) != 2:
@@ -192,7 +192,7 @@ def _urls(table: dict[str, Any]) -> dict[str, str]:
 
 
 def default_url(role: str) -> str:
-    """On one machine."""
+    """Return the address of a role on this machine."""
     return f"http://127.0.0.1:{_PORTS[role]}"
 
 
@@ -227,7 +227,7 @@ _ARMS, _ROUNDS = 100_000, 10**12
 
 
 def make_policy(want: TaskFile) -> Policy[Any]:
-    """Made, and not yet calibrated."""
+    """Return the policy, not yet calibrated."""
     if is_import_path(want.algorithm):
         raise InvalidArgument("algorithm", want.algorithm, "a name of `bandanna list`, which every party knows")
     try:
@@ -260,14 +260,14 @@ def make_policy(want: TaskFile) -> Policy[Any]:
 
 
 def calibrate(policy: Policy[Any]) -> None:
-    """This takes its time; noise that does not keep the policy's own budget is refused."""
+    """Calibrate the policy, which may take long, and refuse noise that does not keep its budget."""
     with prefix_errors("policy."):
         policy._prepare()
         check_budget_suffices(policy)
 
 
 def resolve_mixers(want: TaskFile, policy: Policy[Any]) -> int:
-    """How many there are: by default one where the trust model has any."""
+    """Return the number of mixers: one by default if the trust model has any."""
     model = policy.privacy.model
     if model not in _MIXED_TRUST:
         if want.mixers:
@@ -284,7 +284,7 @@ def resolve_mixers(want: TaskFile, policy: Policy[Any]) -> int:
 
 
 def resolve_max_age(want: TaskFile, policy: Policy[Any]) -> int:
-    """0 where the next batch follows from what this one has taught: it cannot begin before."""
+    """Return `max_age`: 0 if the next batch depends on what this one teaches."""
     known = type(policy).next_episode is not Policy.next_episode
     if want.max_age is None:
         return int(known)
@@ -295,7 +295,7 @@ def resolve_max_age(want: TaskFile, policy: Policy[Any]) -> int:
 
 
 def resolve_arms(want: TaskFile, policy: Policy[Any]) -> FixedArmSet | None:
-    """Those that stay."""
+    """Return the fixed arms, or None."""
     count = getattr(policy, "n_arms", None)
     named, counted = isinstance(want.arms, list), count is not None
     if count is not None and count > _ARMS:
@@ -307,7 +307,7 @@ def resolve_arms(want: TaskFile, policy: Policy[Any]) -> FixedArmSet | None:
 
 
 def resolve_schema(want: TaskFile, policy: Policy[Any]) -> dict[str, Any] | None:
-    """The features of a context, as many as the policy has: their ranges, or a map from records."""
+    """Return the features of a context, as many as the policy has: their ranges, or a map from records."""
     if want.features is not None:
         check_map(want.features, policy)
         _check_total(want.features)
@@ -321,7 +321,7 @@ def resolve_schema(want: TaskFile, policy: Policy[Any]) -> dict[str, Any] | None
 
 
 def _check_total(features: Map) -> None:
-    """Refuse a map that refuses records: who is refused would be missing from a batch, and tell by that."""
+    """Refuse a map that refuses records: a user who is missing from a batch would reveal the record."""
     for each in features.columns:
         if "refuse" in (each.missing, getattr(each, "outside", ""), getattr(each, "unknown", "")):
             allowed = 'a column that takes every record: outside = "clip", unknown and missing = "zero" or "other"'
@@ -329,7 +329,7 @@ def _check_total(features: Map) -> None:
 
 
 def resolve_urls(want: TaskFile, mixers: int) -> dict[str, str]:
-    """Where the task's roles are found."""
+    """Return the addresses of the task's roles."""
     roles = ("analyzer", "shuffler", "helper")[: 1 + mixers]
     for role in want.urls:
         if role not in ("registrar", *roles):
@@ -357,10 +357,21 @@ def _is_local(url: str) -> bool:
 def create_task(
     source: str | PathLike[str] | Mapping[str, Any], *, expect: bool = True, keys: Keys | None = None
 ) -> tuple[Task, list[Secrets]]:
-    """The task of a file (or of what would stand there), and the secrets of its roles.
+    """Create a task from a file or from the tables of one.
 
-    expect  whether the expected regret is simulated
-    keys    of tests that want the same document again; else new ones are drawn
+    Parameters
+    ----------
+    source
+        The path of a TOML file, or its tables.
+    expect
+        Whether to simulate the expected regret.
+    keys
+        Keys of tests that need the same document again. New ones are drawn by default.
+
+    Returns
+    -------
+    tuple[Task, list[Secrets]]
+        The task, and the secrets of each role.
     """
     if isinstance(source, Mapping):
         return _create_task(parse_task_file(source), expect, keys)
@@ -371,7 +382,7 @@ def create_task(
 
 
 def create_draft(source: str | PathLike[str], *, expect: bool = True) -> Task:
-    """The task of a file without any keys, for its roles to join."""
+    """Create a task without keys from a file, for its roles to join."""
     path = validation.path("file", source)
     with prefix_errors(f"{path}: "):
         return Task.made(_make_content(parse_task_file({"title": path.stem, **read_toml(path)}), expect))
@@ -387,7 +398,7 @@ def _create_task(want: TaskFile, expect: bool, keys: Keys | None) -> tuple[Task,
 
 
 def _make_content(want: TaskFile, expect: bool) -> dict[str, Any]:
-    """The parts of a task's document, but for its keys."""
+    """Return the parts of a task's document without keys."""
     policy = make_policy(want)
     mixers, max_age, arms = resolve_mixers(want, policy), resolve_max_age(want, policy), resolve_arms(want, policy)
     urls, schema = resolve_urls(want, mixers), resolve_schema(want, policy)
@@ -416,7 +427,7 @@ def _make_content(want: TaskFile, expect: bool) -> dict[str, Any]:
 
 @contextmanager
 def _refuse_huge_numbers() -> Iterator[None]:
-    """What floats or the memory cannot hold is refused as any other argument."""
+    """Turn numbers that floats or the memory cannot hold into an error about the policy."""
     try:
         with np.errstate(all="ignore"):
             yield
@@ -428,7 +439,7 @@ def _refuse_huge_numbers() -> Iterator[None]:
 
 
 def write_task(folder: str | PathLike[str], task: Task, secrets: Sequence[Secrets]) -> None:
-    """The document and a file of secrets for each role; a folder that has another task is left as it is."""
+    """Write the document and each role's secrets to a folder that holds no other task."""
     place = validation.path("folder", folder, folder=True)
     check_free(place, task)
     try:
@@ -441,7 +452,7 @@ def write_task(folder: str | PathLike[str], task: Task, secrets: Sequence[Secret
 
 
 def check_free(folder: Path, task: Task | None = None) -> None:
-    """Refuse a folder in which a task is that is not this one, or secrets of one."""
+    """Refuse a folder that holds another task, or its secrets."""
     held = [each for each in ("task.json", *(f"{role}.secret.json" for role in ROLES)) if (folder / each).exists()]
     if not held or (task is not None and held[0] == "task.json" and _holds_same_task(folder, task)):
         return

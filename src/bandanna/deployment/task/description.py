@@ -48,7 +48,7 @@ _PARTICIPATION_VISIBLE = "that one takes part is not hidden"
 
 
 class VisibilityRow(NamedTuple):
-    """One line of the table."""
+    """A role, what it sees, and the guarantee that is left against it."""
 
     role: str
     sees: str
@@ -56,27 +56,27 @@ class VisibilityRow(NamedTuple):
 
 
 def guarantee_of_task(task: Task) -> Guarantee:
-    """What the task promises: the policy's guarantee, with the observers of the table of this very task."""
+    """Return the policy's guarantee with the observers of this task."""
     batches = first_batches(task.policy, task.arms, mixers=task.mixers, seeded=task.seed is not None, most=1)
     return deployed_guarantee(task.policy, batches, mixers=task.mixers)
 
 
 def deployed_guarantee(policy: Policy[Any], batches: tuple[Batch, ...], *, mixers: int) -> Guarantee:
-    """What a policy promises as separate roles with so many mixers; `batches`: at least its first.
+    """Return the guarantee of a policy that runs as separate roles.
 
     Parameters
     ----------
     policy
-        What runs.
+        The policy.
     batches
-        Its first batches, as they are announced.
+        Its first batches, at least one.
     mixers
-        How many there are between devices and analyzer: 0, 1 or 2.
+        The number of mixers between devices and analyzer: 0, 1 or 2.
 
     Returns
     -------
     Guarantee
-        The numbers of the policy's guarantee; its observers are the rows of the table for mixers, analyzer, everybody.
+        The policy's guarantee, with the rows of the table for mixers, analyzer and everybody as observers.
     """
     stated = policy.guarantee
     rows = [*_mixers(policy, mixers, stated, batches), _analyzer(policy, mixers, stated, batches), _everybody(stated)]
@@ -90,14 +90,13 @@ def deployed_guarantee(policy: Policy[Any], batches: tuple[Batch, ...], *, mixer
 
 
 def _name_role(row: VisibilityRow) -> str:
-    """A role in a sentence."""
     if row.role == "everybody":
         return row.role
     return f"the {'trusted ' * (row.left == _TRUSTED)}{row.role}"
 
 
 def visibility_table(task: Task) -> list[VisibilityRow]:
-    """The table of this task: device, network, registrar, mixers, analyzer, everybody."""
+    """Return who sees what in this task: device, network, registrar, mixers, analyzer, everybody."""
     stated, policy = task.policy.guarantee, task.policy
     batches = first_batches(policy, task.arms, mixers=task.mixers, seeded=task.seed is not None, most=1)
     return [
@@ -111,7 +110,7 @@ def visibility_table(task: Task) -> list[VisibilityRow]:
 
 
 def report_bytes(batches: tuple[Batch, ...]) -> list[int]:
-    """What a report of each round has on the wire: the same for everybody."""
+    """Return the bytes on the wire of a report of each round, the same for all users."""
     return [HEADER + each.size + _LENGTH for batch in batches for each in batch.rounds]
 
 
@@ -122,14 +121,14 @@ def _describe_sent(batches: tuple[Batch, ...]) -> str:
 
 
 def _wire(task: Task) -> str:
-    """Of reports on their way to the collector."""
+    """Return the row of the network."""
     if task.url(task.collector).startswith("https:"):
         return f"the data: the connection is encrypted; {_PARTICIPATION_VISIBLE}"
     return f"as against the {task.collector}: http is not encrypted; for one machine only"
 
 
 def _registrar(policy: Policy[Any], stated: Guarantee) -> str:
-    """Whoever gives tickets may give them to nobody: of a batch of inventions and one person the totals are public."""
+    """Return the row of the registrar, which can fill a batch with inventions around one user."""
     left = f"the data: it sees none; {_PARTICIPATION_VISIBLE}"
     if policy.privacy.model not in ("shuffle", "concurrent") or _drawn_by_mixer(policy):
         return left
@@ -183,7 +182,7 @@ def _analyzer(policy: Policy[Any], count: int, stated: Guarantee, batches: tuple
 
 
 def _everybody(stated: Guarantee) -> VisibilityRow:
-    """What is public: releases and snapshots, and what the policy says that it makes public."""
+    """Return the row of the public: releases, snapshots, and what the policy publishes."""
     public = [what for who, what in stated.observers if who == "everybody"]
     return VisibilityRow("everybody", "; ".join(["releases and snapshots", *public]), describe_promise(stated))
 
@@ -193,7 +192,7 @@ def _sealed(batches: tuple[Batch, ...]) -> bool:
 
 
 def _public(batches: tuple[Batch, ...]) -> bool:
-    """Whether there are parts of which rows are forwarded, because they are public."""
+    """Tell whether rows of some part are forwarded because they are public."""
     parts = [part for batch in batches for each in batch.rounds for part in each.parts if part.form == "plain"]
     return any(isinstance(make_mixer_encoding().loads(part.mixer or ""), GatheringMixer) for part in parts)
 
@@ -203,14 +202,14 @@ def _drawn_by_mixer(policy: Policy[Any]) -> bool:
 
 
 def describe_promise(stated: Guarantee) -> str:
-    """The numbers against those who see what is released."""
+    """Return epsilon and delta against observers of releases."""
     if stated.trust == "none" or math.isinf(stated.epsilon):
         return "nothing: no privacy is promised"
     return f"epsilon = {format_rounded_up(stated.epsilon)}, delta = {format_rounded_up(stated.delta, 3)}"
 
 
 def describe_mixer_guarantee(stated: Guarantee) -> str:
-    """The numbers against a mixer that keeps single reports."""
+    """Return epsilon and delta against a mixer that keeps single reports."""
     if stated.shuffler is not None:
         epsilon, delta = format_rounded_up(stated.shuffler.epsilon), format_rounded_up(stated.shuffler.delta, 3)
         return f"epsilon = {epsilon}, delta = {delta}, if single reports are kept"
@@ -231,7 +230,7 @@ _LOCAL = ("127.0.0.1", "localhost", "::1")
 
 
 def task_facts(task: Task) -> dict[str, Any]:
-    """Plain values for JSON; what the document promises is computed again from its policy first."""
+    """Return the facts of a task for JSON. The guarantee is computed again from the policy and compared first."""
     try:
         return _facts(task)
     except BandannaError:
@@ -271,9 +270,9 @@ def _facts(task: Task) -> dict[str, Any]:
 
 
 def check_promise(task: Task) -> None:
-    """Refuse a document that promises something else than its policy keeps, up to the last digits.
+    """Refuse a document that promises more than its policy keeps, up to the last digits.
 
-    It may promise less: a price that was proven later may be lower than the one that a task was made with.
+    It may promise less: a price that was proven later may be lower than the one at creation.
     """
     if find_algorithm(task.content["algorithm"]).kind is not type(task.policy):
         raise BandannaError(f"task {task.id[:12]} has another policy than the name of its algorithm says")
@@ -287,9 +286,9 @@ def check_promise(task: Task) -> None:
 
 
 def _weaken_guarantee(stated: Guarantee, said: dict[str, Any]) -> Guarantee:
-    """A guarantee with those numbers of a document that promise no more; None is infinity.
+    """Return the guarantee with those numbers of the document that promise no more; None stands for infinity.
 
-    Streams once did not say that a user is in a batch once; agents and roles have always held users to it.
+    Documents of streams once lacked `batches`; agents and roles have always enforced it.
     """
     numbers = {name: math.inf if said.get(name) is None else said[name] for name in ("epsilon", "delta", "rho")}
     weaker: dict[str, Any] = {name: n for name, n in numbers.items() if type(n) is float and n >= getattr(stated, name)}
@@ -297,12 +296,12 @@ def _weaken_guarantee(stated: Guarantee, said: dict[str, Any]) -> Guarantee:
 
 
 def _printable(text: str) -> str:
-    """Nothing that a terminal would obey."""
+    """Replace characters that a terminal would obey."""
     return "".join(each if each.isprintable() else "?" for each in text)
 
 
 def _is_nearly_equal(said: Any, kept: Any) -> bool:
-    """Equal, but for the last digits of numbers: another machine may round them in another way."""
+    """Tell whether two values are equal up to the last digits of floats, which other machines may round differently."""
     if isinstance(said, dict) and isinstance(kept, dict):
         return set(said) == set(kept) and all(_is_nearly_equal(said[name], kept[name]) for name in kept)
     if isinstance(said, list) and isinstance(kept, list):
@@ -313,7 +312,7 @@ def _is_nearly_equal(said: Any, kept: Any) -> bool:
 
 
 def list_notes(task: Task) -> list[str]:
-    """What somebody who runs it must know."""
+    """Return what an operator of the task must know."""
     found = []
     if task.content["dealer"]:
         found.append(
@@ -358,7 +357,7 @@ def _is_unencrypted(url: str) -> bool:
 
 
 def describe_forecast(task: Task) -> str:
-    """The forecast as a sentence."""
+    """Return the forecast as a sentence."""
     expected = task.content["expected"]
     if expected is None:
         return "Expected regret: not simulated (no typical world fits, it would take too long, or --no-forecast)."
@@ -380,7 +379,7 @@ _RELEASES = 3_000  # for all seeds side by side: some 3 seconds
 
 
 def forecast(policy: Policy[Any], arms: FixedArmSet | None = None) -> dict[str, Any] | None:
-    """Mean regret over the seeds, and that of random play; None where no world fits, or it would take too long.
+    """Return mean regret over the seeds and that of random play; None if no environment fits or it would take long.
 
     >>> from bandanna.policies.registry import make
     >>> sorted(forecast(make("LinTS", dim=2, horizon=50)))
@@ -411,7 +410,7 @@ def forecast(policy: Policy[Any], arms: FixedArmSet | None = None) -> dict[str, 
 
 
 def world_for(policy: Policy[Any], arms: FixedArmSet | None = None) -> Environment | None:
-    """A typical world with the policy's numbers of arms and features."""
+    """Return a typical environment with the policy's numbers of arms and features."""
     dim, count = count_features(policy), getattr(policy, "n_arms", None)
     several = count or (_ARMS if arms is None else len(arms.ids))
     try:
@@ -435,12 +434,11 @@ def world_for(policy: Policy[Any], arms: FixedArmSet | None = None) -> Environme
 
 
 def _round_by_round(env: Environment) -> Environment:
-    """The same worlds, round by round."""
     return OneClientPerRound(population=env) if isinstance(env, Population) else env
 
 
 def _count_releases(policy: Policy[Any], rounds: int) -> int:
-    """How many steps a simulation has; 1 for the few that elimination and growing batches have."""
+    """Return the number of steps of a simulation; 1 for the few steps of elimination and growing batches."""
     if isinstance(policy, RunningSumPolicy):
         return max((len(channel.sizes) for channel in policy._calibrated_channels().values()), default=1)
     every = isinstance(policy, PerRoundUCB | Thompson) or (
@@ -450,7 +448,7 @@ def _count_releases(policy: Policy[Any], rounds: int) -> int:
 
 
 def _count_clients(policy: Policy[Any]) -> int:
-    """How many people the last phase asks, where clients answer for many rounds."""
+    """Return the number of clients in the last phase, where clients answer for many rounds."""
     if not isinstance(policy, PhasedElimination):
         return 0
     return policy.clients or math.ceil(2 ** min(policy.alpha * policy.phases, 60.0))

@@ -79,17 +79,17 @@ class Task:
 
     @cached_property
     def id(self) -> str:
-        """base64url(SHA-256(document))."""
+        """The hash of the document: base64url(SHA-256(document))."""
         return digest(self.document)
 
     @cached_property
     def digest(self) -> bytes:
-        """The same as 32 bytes."""
+        """The id as 32 bytes."""
         return decode_base64url(self.id, 32)
 
     @cached_property
     def policy(self) -> Policy[Any]:
-        """With the parameters that were calibrated when the task was made: they are never searched for again."""
+        """The policy with the stored calibration, which is never searched again."""
         policy = make_encoding().loads(self.content["policy"])
         if not isinstance(policy, Policy):
             raise Unreadable("the task's policy is none")
@@ -98,7 +98,7 @@ class Task:
 
     @cached_property
     def arms(self) -> FixedArmSet | None:
-        """Arms that stay."""
+        """The fixed arms, or None."""
         if self.content["arms"] is None:
             return None
         ids, features, of_users = make_encoding().loads(self.content["arms"])
@@ -106,12 +106,12 @@ class Task:
 
     @property
     def fixed_features(self) -> Floats | None:
-        """Of arms that stay, for policies that plan with them."""
+        """The features of fixed arms, for policies that plan with them."""
         return None if self.arms is None else self.arms.features
 
     @cached_property
     def features(self) -> Map | None:
-        """From a user's record to what devices act on: the map that the document has, or one of its ranges."""
+        """The map from a user's record to features: the document's map, or one made from its ranges."""
         schema = self.content["schema"]
         if schema is None:
             return None
@@ -129,7 +129,7 @@ class Task:
 
     @property
     def mixers(self) -> int:
-        """How many there are between devices and analyzer."""
+        """The number of mixers between devices and analyzer."""
         return int(self.content["mixers"])
 
     @property
@@ -139,26 +139,26 @@ class Task:
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """The processes that the task needs."""
+        """The processes of the task."""
         return ("registrar", "analyzer", *("shuffler",) * (self.mixers > 0), *("helper",) * (self.mixers == 2))
 
     @property
     def seed(self) -> int | None:
-        """Of seeded tests."""
+        """The seed of a seeded test, or None."""
         seed: int | None = self.content["seed"]
         return seed
 
     def url(self, role: str) -> str:
-        """Where a role is found."""
+        """Return the address of a role."""
         return str(self.content["urls"][role]).rstrip("/")
 
     def key(self, name: str) -> str:
-        """A public key."""
+        """Return a public key."""
         return str(self.content["keys"][name])
 
     @classmethod
     def made(cls, content: Mapping[str, Any]) -> Task:
-        """From the parts of a document, each of its type."""
+        """Make a task from the parts of a document after checking their types."""
         if set(content) != set(_FIELDS):
             odd = sorted(set(content) ^ set(_FIELDS))
             raise Unreadable(f"a task with other fields than this program knows: {', '.join(map(str, odd))[:80]}")
@@ -172,12 +172,11 @@ class Task:
         if content["close"] == "answered" and not content["test"]:
             hint = "Only a test closes by answers, since they show who answered"
             raise InvalidArgument("close", "answered", '"grace"', hint)
-
         return cls(content=dict(content))
 
     @classmethod
     def from_bytes(cls, document: bytes, name: str | None = None) -> Task:
-        """A document, of this name where one is given."""
+        """Read a document, which must have this id if one is given."""
         task = cls.made(loads(document))
         if name is not None and task.id != name:
             raise BandannaError(f"a task {task.id} where {name} belongs")
@@ -185,7 +184,7 @@ class Task:
 
     @classmethod
     def read(cls, path: Path) -> Task:
-        """The task of a file, or of the folder that `bandanna task create` has made."""
+        """Read the task of a file, or of a folder of `bandanna task create`."""
         file = validation.path("task", path, folder=True)
         file = file / "task.json" if file.is_dir() else file
         try:
@@ -197,7 +196,7 @@ class Task:
 
 
 def make_content(policy: Policy[Any], *, arms: FixedArmSet | None, **parts: Any) -> dict[str, Any]:
-    """The parts of a document, with the policy as it is calibrated now."""
+    """Return the parts of a document for a calibrated policy."""
     encoding = make_encoding()
     find_first_query(
         policy, policy.init(None if arms is None else arms.features)
@@ -221,7 +220,7 @@ def make_content(policy: Policy[Any], *, arms: FixedArmSet | None, **parts: Any)
 
 
 def make_client_section(task: Task) -> dict[str, Any] | None:
-    """What its policy has devices without policies do."""
+    """Return the section for clients without policies."""
     return client_task_section(task.policy, task.fixed_features, mixers=task.mixers, seeded=task.seed is not None)
 
 
@@ -245,27 +244,22 @@ class Secrets:
     draft: str = ""
 
     def ticket_key(self, task: Task, verifier: str) -> bytes:
-        """The key that the registrar and a verifier of tickets share: this role is one of both.
-
-        Parameters
-        ----------
-        verifier : COLLECTOR or HELPER, of `bandanna.deployment.messages.canonical`
-        """
+        """Return the key that the registrar shares with a verifier of tickets; this role is one of the two."""
         owner = task.collector if verifier == COLLECTOR else HELPER
         other = owner if self.role == "registrar" else "registrar"
         return agreed_key(self.agree, task.key(f"agree {other}"), salt=task.digest, info=ticket_key_info(verifier))
 
     def write(self, folder: Path) -> None:
-        """Into a file of its owner's only."""
+        """Write the secrets to a file that only its owner can read."""
         self.write_to(folder / f"{self.role}.secret.json")
 
     def write_to(self, file: Path) -> None:
-        """Into a file of this name."""
+        """Write the secrets to this file."""
         files.write_private_file(file, dumps(vars(self)).decode() + "\n")
 
     @classmethod
     def of_file(cls, file: Path) -> Secrets:
-        """Of whatever role and task."""
+        """Read the secrets of any role and task."""
         plain = loads(files.read_private_file(file))
         if not isinstance(plain, dict) or set(plain) != set(cls.__dataclass_fields__):
             raise Unreadable(f"{file} does not hold the secrets of a role")
@@ -275,7 +269,7 @@ class Secrets:
 
     @classmethod
     def read(cls, path: Path, role: str, task: Task) -> Secrets:
-        """Of this role and this task."""
+        """Read the secrets of this role and this task."""
         file = path / f"{role}.secret.json" if path.is_dir() else path
         made = cls.of_file(file)
         if made.role == role and not made.task:
@@ -292,13 +286,13 @@ _KEY = 32  # bytes of a secret that is no pair's
 
 
 def seals_reports(task: Task) -> bool:
-    """Whether devices seal whole reports for the analyzer."""
+    """Tell whether devices seal whole reports for the analyzer."""
     batches = first_batches(task.policy, task.arms, mixers=task.mixers, seeded=task.seed is not None)
     return any(part.form == "sealed" for batch in batches for each in batch.rounds for part in each.parts)
 
 
 def draw_role_keys(role: str, task: Task) -> tuple[Secrets, dict[str, str]]:
-    """New secrets of a role of a task, and their public halves: "sign", "agree", and "seal" where it opens anything."""
+    """Draw the secrets of a role, and their public halves "sign", "agree", and "seal" where it opens anything."""
     pairs = {"sign": signing_key(), "agree": sealing_key()}
     if (role == "helper" and task.mixers == 2) or (role == "analyzer" and seals_reports(task)):
         pairs["seal"] = sealing_key()
@@ -324,7 +318,7 @@ class Keys:
 
     @classmethod
     def drawn(cls, *, mixers: int, sealed: bool) -> Keys:
-        """New ones."""
+        """Draw new keys."""
         roles = ("registrar", "analyzer", "shuffler", "helper")[: 2 + mixers]
         sealing = (*("analyzer",) * sealed, *("helper",) * (mixers == 2))
         return cls(
@@ -336,12 +330,12 @@ class Keys:
         )
 
     def public(self) -> dict[str, str]:
-        """As the document has them."""
+        """Return the public keys as in the document."""
         named = {"": self.sign, "agree ": self.agree, "seal ": self.seal}
         return {kind + role: pair[1] for kind, pairs in named.items() for role, pair in pairs.items()}
 
     def of(self, role: str, task: Task) -> Secrets:
-        """What one role is given."""
+        """Return the secrets of one role."""
         return Secrets(
             task=task.id,
             role=role,
@@ -361,16 +355,16 @@ _SECONDS = 10.0
 
 
 class AddressNotFound(BandannaError):
-    """An address that answers 404."""
+    """The address answers 404."""
 
 
 def is_url(place: str) -> bool:
-    """Whether a place is an address, of some host."""
+    """Tell whether a place is an http or https address with a host."""
     return re.match(r"https?://[^/?#\s]", place) is not None
 
 
 def find_task(place: str) -> Task:
-    """The task of a folder, of a file, or of the analyzer that serves it: `GET {place}/task`."""
+    """Return the task of a folder, a file, or an analyzer (`GET {place}/task`)."""
     if not re.match(r"https?://", place):
         path = validation.path("task", place, folder=True)
         return Task.read(path / "task.json" if path.is_dir() else path)
@@ -382,12 +376,12 @@ def find_task(place: str) -> Task:
 
 
 def find_analyzer_url(task: Task, place: str) -> str:
-    """Where its analyzer is asked: where the task was read, if that was an address; else where the task says."""
+    """Return the analyzer's address: where the task was read, or else what the task says."""
     return place.rstrip("/") if is_url(place) else task.url("analyzer")
 
 
 def fetch_url(url: str) -> tuple[bytes, dict[str, str]]:
-    """What is at an address, and its headers in lower case; BandannaError if it cannot be had."""
+    """Return what an address serves, and its headers in lower case; BandannaError if there is no answer."""
     try:
         import httpx
     except ImportError as error:  # pragma: no cover - tests have it
@@ -414,7 +408,7 @@ def fetch_url(url: str) -> tuple[bytes, dict[str, str]]:
 
 
 def check_planned_queries(task: Task, state: Any, episode: Episode, told: Batch) -> QueryPlan:
-    """The asks of an episode's batch; BandannaError if it was announced with less noise, or fewer people."""
+    """Return the queries of an episode's batch; BandannaError if it was announced with less noise or fewer users."""
     batch, plan = make_batch(
         task.policy, state, episode, epoch=told.epoch, mixer_count=task.mixers, seeded=task.seed is not None
     )
@@ -424,7 +418,7 @@ def check_planned_queries(task: Task, state: Any, episode: Episode, told: Batch)
 
 
 def check_announced(task: Task, state: str, batches: Sequence[Batch]) -> None:
-    """All batches of a publication, whose state is `state` as it was sent: the running one, and the one after it."""
+    """Check all batches of a publication against the policy at `state`: the running one, and the one after it."""
     if not batches:
         return
     try:
@@ -478,11 +472,11 @@ class RoleJoin:
 
     @property
     def genuine(self) -> bool:
-        """Whether the owner of its keys has said this."""
+        """Whether the owner of its keys signed this."""
         return verify(self.keys.get("sign", ""), self.draft, "join", self._signed, self.signature)
 
     def write(self, folder: Path) -> Path:
-        """Into ROLE.join.json, which is public."""
+        """Write ROLE.join.json, which is public, and return its path."""
         file = folder / f"{self.role}.join.json"
         files.write_private_file(file, dumps({**vars(self), "keys": dict(self.keys)}).decode() + "\n")
         return file
@@ -502,13 +496,21 @@ class RoleJoin:
 
 
 def join_role(draft: Task, role: str, operator: str) -> tuple[Secrets, RoleJoin]:
-    """Draw a role's keys: what it alone keeps, and what it tells the others.
+    """Draw the keys of a role.
 
     Parameters
     ----------
-    draft : the task without keys
-    role : one of the draft's
-    operator : who runs it, a text of 1 to 200 characters that `task show` prints
+    draft
+        The task without keys.
+    role
+        A role of the draft.
+    operator
+        Who runs the role: 1 to 200 characters, which `task show` prints.
+
+    Returns
+    -------
+    tuple[Secrets, RoleJoin]
+        The secrets, and the public join for the other roles.
     """
     validation.one_of("role", role, draft.roles)
     if not isinstance(operator, str) or not 0 < len(operator) <= _OPERATOR_LENGTH or not operator.isprintable():
@@ -523,7 +525,7 @@ def join_role(draft: Task, role: str, operator: str) -> tuple[Secrets, RoleJoin]
 
 
 def join_all(draft: Task, joins: Sequence[RoleJoin]) -> Task:
-    """The task of a draft that all its roles have joined."""
+    """Return the task of a draft that all its roles have joined."""
     found = {each.role: each for each in joins}
     lacking = [role for role in draft.roles if role not in found]
     if lacking or len(found) < len(joins) or set(found) - set(draft.roles):
@@ -539,7 +541,7 @@ def join_all(draft: Task, joins: Sequence[RoleJoin]) -> Task:
 
 
 def read_joins(task: Task) -> list[RoleJoin]:
-    """What every role of a task without a dealer has said; Unreadable if one has said nothing."""
+    """Return the joins of all roles of a task without a dealer; Unreadable if one is missing."""
     draft, told = strip_keys(task).id, task.content["joins"]
     if set(told) != set(task.roles) or not all(matches_type(each, dict[str, str]) for each in told.values()):
         raise Unreadable("a task without a dealer that not all of its roles have joined")
@@ -549,7 +551,7 @@ def read_joins(task: Task) -> list[RoleJoin]:
 
 
 def check_joins(task: Task) -> None:
-    """Refuse a task whose keys are not those that its roles have signed, each for itself."""
+    """Refuse a task with keys that its roles have not signed."""
     sealing = {"helper"} if task.mixers == 2 else {"analyzer"} if seals_reports(task) else set()
     for each in read_joins(task):
         if set(each.keys) != {"sign", "agree"} | ({"seal"} if each.role in sealing else set()):
@@ -566,10 +568,10 @@ def check_joins(task: Task) -> None:
 
 
 def accept_task(task: Task, secrets: Secrets) -> Secrets:
-    """The secrets of a role for the task that its draft has become; BandannaError if it is another task.
+    """Return the secrets of a role for the task that its draft has become.
 
-    The task must be the draft that the role has joined, the role's own keys must be in it, and all roles must have
-    signed theirs.
+    The task must be the draft that the role joined, hold the role's own keys, and be signed by all roles; else
+    BandannaError.
     """
     if not secrets.draft or strip_keys(task).id != secrets.draft:
         raise BandannaError(f"the {secrets.role} has joined another draft: nothing is accepted")
@@ -585,7 +587,7 @@ def accept_task(task: Task, secrets: Secrets) -> Secrets:
 
 
 def strip_keys(task: Task) -> Task:
-    """The task without its keys and joins, as its roles have read it."""
+    """Return the task without its keys and joins, as its roles have read it."""
     return Task.made({**task.content, "keys": {}, "joins": {}})
 
 

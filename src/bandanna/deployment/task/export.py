@@ -25,7 +25,7 @@ _TRIES = 20  # how often a task may publish while its ledger is read
 
 @dataclass(frozen=True, kw_only=True)
 class ExportedPublication:
-    """One of them, signed by the task's analyzer and cosigned by its registrar."""
+    """A publication with the signatures of analyzer and registrar."""
 
     content: dict[str, Any]
     signature: str
@@ -33,18 +33,18 @@ class ExportedPublication:
 
     @property
     def number(self) -> int:
-        """Counted from 0."""
+        """The number of the publication, from 0."""
         return int(self.content["number"])
 
     @property
     def chain(self) -> str:
-        """What the next one must name as `previous`."""
+        """The hash that the next publication names as `previous`."""
         return chain_document(str(self.content["previous"]), dumps(self.content))
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExportResult:
-    """What is in the folder now, and how much of it is new."""
+    """What the folder holds, and how much of it is new."""
 
     task: Task
     newest: ExportedPublication
@@ -53,7 +53,7 @@ class ExportResult:
 
 
 def check_publication(task: Task, shown: SignedPublication, number: int | None = None) -> ExportedPublication:
-    """A publication that analyzer and registrar have signed, of this number; BandannaError for any other."""
+    """Return a publication of this number that analyzer and registrar have signed; BandannaError for any other."""
     document, signature, cosignature = shown
     if not verify(task.key("analyzer"), task.id, "publication", document, signature):
         raise BandannaError("a publication that the task's analyzer has not signed")
@@ -70,7 +70,7 @@ def check_publication(task: Task, shown: SignedPublication, number: int | None =
 
 
 def fetch_newest(task: Task, base: str) -> ExportedPublication:
-    """The one in force, from the analyzer at an address."""
+    """Return the publication in force at an analyzer's address."""
     return _fetch_publication(task, base, "snapshot", None)
 
 
@@ -82,13 +82,11 @@ def _fetch_publication(task: Task, base: str, what: str, number: int | None) -> 
 def export_task(
     place: str, folder: Path, *, progress: Callable[[int, int], None] = lambda done, total: None
 ) -> ExportResult:
-    """Bring a folder up to what the analyzer has published; what is there already is checked and kept.
+    """Bring a folder up to date with the analyzer. What is there is checked and kept.
 
-        task.json                   the document; its SHA-256 is the task's id
-        publications/000007.json    {"document": ..., "signature": ..., "cosignature": ...}
-        ledger.json                 what was spent, and for what, when the newest of them was in force
-
-    The chain of a publication follows from its document, and the next one names it as `previous`.
+    task.json                   the document; its SHA-256 is the task's id
+    publications/000007.json    {"document": ..., "signature": ..., "cosignature": ...}
+    ledger.json                 what was spent, and for what, when the newest of them was in force
     """
     task = find_task(place)
     base = find_analyzer_url(task, place)
@@ -116,7 +114,7 @@ def export_task(
 
 
 def verify_folder(folder: Path) -> tuple[Task, list[ExportedPublication]]:
-    """What an exported folder holds, without asking anybody: every signature and the whole chain are checked."""
+    """Check every signature and the whole chain of an exported folder, without the network."""
     task = Task.read(folder)
     return task, _read_exported(task, folder)
 
@@ -134,7 +132,7 @@ def _prepare_folder(task: Task, folder: Path) -> None:
 
 
 def _read_exported(task: Task, folder: Path) -> list[ExportedPublication]:
-    """Those of before, in order, each signed and following upon the one before it."""
+    """Return the exported publications in order, after checking signatures and chain."""
     found = sorted(int(name[1]) for each in (folder / FOLDER).glob("*.json") if (name := _NAME.fullmatch(each.name)))
     made: list[ExportedPublication] = []
     for place, number in enumerate(found):
@@ -154,7 +152,7 @@ def _read_exported(task: Task, folder: Path) -> list[ExportedPublication]:
 
 
 def _check_same_history(kept: list[ExportedPublication], last: ExportedPublication) -> None:
-    """An analyzer that has gone back, or tells another history than before."""
+    """Refuse an analyzer that has gone back, or serves another history."""
     if kept and last.number < kept[-1].number:
         raise BandannaError(f"the analyzer has gone back to publication {last.number}, from {kept[-1].number}")
     if kept and last.number == kept[-1].number and last.chain != kept[-1].chain:
@@ -170,7 +168,7 @@ def _fetch_ledger(task: Task, base: str) -> dict[str, Any]:
 
 
 def _check_ledger_sum(document: dict[str, Any], last: ExportedPublication) -> dict[str, Any] | None:
-    """The ledger, whose sum is what the signed publication says was spent."""
+    """Return the ledger if its sum is what the signed publication says was spent."""
     ledger = document["ledger"]
     spent = None if ledger is None else ledger.get("spent")
     if spent != last.content.get("spent"):
@@ -191,10 +189,7 @@ def _write(folder: Path, one: ExportedPublication) -> None:
 
 
 def fetch_progress(task: Task, place: str) -> dict[str, Any] | None:
-    """Status, publication, awaited batch and round, and what was spent.
-
-    None unless a place is an address, and one that tells: a copy of the document alone does not.
-    """
+    """Return status, publication, running batch and round, and what was spent; None if a place is no address."""
     if not is_url(place):
         return None
     base = place.rstrip("/")

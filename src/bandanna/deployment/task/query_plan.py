@@ -47,24 +47,23 @@ _MOST = 10_000  # asks of one episode
 
 @dataclass(frozen=True, kw_only=True)
 class QueryPlan:
-    """The queries of an episode, in order, and in which round each is answered, before anybody has answered.
+    """The queries of an episode and their rounds, before any answer.
 
-    A policy asks one sum after the other, and an answer may decide where a later query is evaluated (a gradient at the
-    newest theta). What a report is made like - its protocol - is public from the start. So devices can open their slots
-    with a zero report for every query, and mixers know what they will add. Queries that do not depend on an answer of
-    this episode are answered in one round, up to the next query that does.
+    A policy yields one query after another, and an answer may decide where a later query is evaluated. Protocols are
+    fixed from the start, so devices can open slots with a zero report for every query, and mixers know what to add. A
+    round holds queries up to the first that depends on an answer of this episode.
     """
 
     asks: tuple[SumQuery, ...]
     rounds: tuple[tuple[int, ...], ...]
 
     def round_of(self, number: int) -> tuple[SumQuery, ...]:
-        """The asks of one round."""
+        """Return the queries of one round."""
         return tuple(self.asks[place] for place in self.rounds[number])
 
 
 def count_reporters(episode: Episode) -> int:
-    """How many people report in an episode: its clients, or the users of its rounds."""
+    """Return how many users report in an episode: its clients, or the users of its rounds."""
     if isinstance(episode, AssignedArms):
         return episode.users if episode.clients is None else episode.clients
     assert isinstance(episode, FixedLength)
@@ -72,7 +71,7 @@ def count_reporters(episode: Episode) -> int:
 
 
 def plan_queries(policy: Policy[Any], state: Any, episode: Episode) -> QueryPlan:
-    """Everything that will be asked, found by answering with numbers that mean nothing; twice, with different ones."""
+    """Return the plan of an episode, found with trial answers; twice, to compare the plans."""
     if not episode.released:
         return QueryPlan(asks=(), rounds=())
     if isinstance(policy, RunningSumPolicy) and isinstance(episode, FixedLength):  # one sum, whatever the state
@@ -89,7 +88,7 @@ def plan_queries(policy: Policy[Any], state: Any, episode: Episode) -> QueryPlan
 
 
 def _trial_queries(policy: Policy[Any], state: Any, episode: Episode, share: float) -> tuple[SumQuery, ...]:
-    """The asks if every answer were `share` of the number of users in each coordinate."""
+    """Return the queries if every answer were `share` of the number of users in each coordinate."""
     steps, users = policy.learn(state, episode), count_reporters(episode)
     asks: list[SumQuery] = []
     try:
@@ -104,7 +103,6 @@ def _trial_queries(policy: Policy[Any], state: Any, episode: Episode, share: flo
 
 
 def _is_equal(one: Any, other: Any) -> bool:
-    """Equal, whatever they are made of."""
     if isinstance(one, np.ndarray) or isinstance(other, np.ndarray):
         return np.array_equal(one, other)
     if hasattr(one, "__dataclass_fields__") and type(one) is type(other):
@@ -115,7 +113,7 @@ def _is_equal(one: Any, other: Any) -> bool:
 def next_query_or_state(
     policy: Policy[Any], state: Any, episode: Episode, answers: Sequence[Estimate]
 ) -> tuple[SumQuery | None, Any]:
-    """The ask after these answers, or the state that was learned from them: (ask, None) or (None, state)."""
+    """Return the query after these answers, or the state that was learned: (query, None) or (None, state)."""
     steps = policy.learn(state, episode)
     try:
         ask = next(steps)
@@ -129,7 +127,7 @@ def next_query_or_state(
 def queries_of_round(
     policy: Policy[Any], state: Any, episode: Episode, answers: Sequence[Estimate], plan: QueryPlan, number: int
 ) -> tuple[SumQuery, ...]:
-    """The asks of a round, placed where the answers of earlier rounds say."""
+    """Return the queries of a round, evaluated where earlier answers say."""
     asks: list[SumQuery] = []
     given = list(answers)
     for place in plan.rounds[number]:
@@ -149,12 +147,12 @@ _ROWS = ("none", "central")  # trust models whose server is sent rows as they ar
 
 
 def sends_rows(policy: Policy[Any]) -> bool:
-    """Whether devices send what happened, for a server that is trusted with it; else they send protected reports."""
+    """Tell whether devices send rows to a trusted server instead of protected reports."""
     return policy.privacy.model in _ROWS
 
 
 def check_deployable(policy: Policy[Any]) -> None:
-    """Refuse a policy whose episodes end round by round: devices would have to act one after the other."""
+    """Refuse a policy whose episodes end round by round: devices would have to act one after another."""
     if isinstance(policy, PublicStoppingPolicy):
         hint = "This policy looks at every round. Run it with bandanna.Agent"
         raise InvalidArgument("policy", type(policy).__name__, "a policy whose episodes have public lengths", hint)
@@ -163,7 +161,7 @@ def check_deployable(policy: Policy[Any]) -> None:
 def make_batch(
     policy: Policy[Any], state: Any, episode: Episode, *, epoch: int, mixer_count: int, seeded: bool
 ) -> tuple[Batch, QueryPlan]:
-    """The public plan of an episode, and its asks; without rounds where nothing is released."""
+    """Return the public plan of an episode and its queries; without rounds if nothing is released."""
     if isinstance(episode, StoppedByPublicData):
         check_deployable(policy)
     assigned = episode if isinstance(episode, AssignedArms) else None
@@ -213,7 +211,7 @@ def _make_part(ask: SumQuery, *, mixer_count: int, seeded: bool) -> Part:
 
 
 def _choose_dtype(ask: SumQuery, seeded: bool) -> str:
-    """Counts are not negative; whatever else a device sends are steps of a grid, or reals in a seeded test."""
+    """Return the type on the wire: counts are unsigned, others are steps of a grid, or floats in a seeded test."""
     if isinstance(ask.protocol.mixer, SummingMixer | LevelMixer):
         return "<u4" if _largest(ask.protocol.mixer) < 2**32 else "<u8"
     source: NoiseSource = FastNoise(np.random.default_rng(0)) if seeded else SecureNoise()
@@ -226,7 +224,7 @@ def _largest(mixer: Mixer) -> int:
 
 
 def _check_lengths(round_: Round) -> None:
-    """In one round everybody reports for all its parts, or everybody for the own arm, at one length."""
+    """Refuse a round in which users would send different lengths."""
     arms = {part.arm is None for part in round_.parts}
     if len(arms) > 1 or (round_.by_arm and len({(part.size, part.dtype) for part in round_.parts}) > 1):
         raise BandannaError("asks of one round whose reports have different lengths: not deployable")
@@ -241,7 +239,7 @@ _ANSWERS = (0.25, 0.0)  # tried one after the other, so that what overflows is f
 def first_batches(
     policy: Policy[Any], arms: FixedArmSet | None, *, mixers: int, seeded: bool, most: int = 2
 ) -> tuple[Batch, ...]:
-    """At most so many; what is learned between them comes from answers that are all zero."""
+    """Return at most `most` batches, with answers of zero between them."""
     check_deployable(policy)
     state, found = _initial_state(policy, arms), list[Batch]()
     while len(found) < most and (episode := policy.episode(state)) is not None:
@@ -258,7 +256,7 @@ def first_batches(
 
 
 def _constant_answer(value: float, users: int, ask: SumQuery) -> Estimate:
-    """An answer as if everybody had reported this number everywhere."""
+    """Return the answer if every user had reported this number everywhere."""
     rows = isinstance(ask.protocol, ClearRows)
     shape = (*(users,) * rows, ask.protocol.domain.dim)
     return Estimate(total=np.full(shape, value if rows else value * users), count=users, variance=1.0)
@@ -282,17 +280,17 @@ _MAX_CLIENT_PLANS = 1_000  # different sizes of batches
 
 
 def client_task_section(policy: Policy[Any], features: Any, *, mixers: int, seeded: bool) -> dict[str, Any] | None:
-    """Return the task's `device` section for JSON; None where a device needs the policy itself.
+    """Return the task's `device` section for JSON; None if a device needs the policy.
 
-    The section is part of the task's document, so the hash of the document binds its noise: a client that knows
-    nothing else sends no report to an analyzer that announces another batch.
+    The task's id covers the section, so a client that knows nothing else sends no report to an analyzer that announces
+    another batch.
 
         choose   an action selector of `device.action_selection`, as plain values
         tells    by round and part, statistics of `device.statistics`; {"kind": "Row"} for a server trusted with rows
-        plans    of every kind of batch: the digest of its rounds, the least number of its users, and by round and part
-                 the device that protects the statistic (None for rows)
+        plans    for each kind of batch: the digest of its rounds, the least number of users, and by round and part the
+                 device that protects the statistic (None for rows)
 
-    seeded  tests whose noise follows from a seed are played by simulated users that have it
+    Seeded tests have none: only simulated users with the seed play them.
     """
     if seeded:
         return None
@@ -330,7 +328,7 @@ DeviceRules = tuple[
 
 
 def _rules_of_chosen_arms(policy: BatchedLinearPolicy | LinTSRewards) -> DeviceRules | None:
-    """Where devices choose: batches of the schedule."""
+    """Return the plans where devices choose arms: the batches of the schedule."""
     sizes = sorted(policy._channel.sizes.counts())
     episodes: list[Episode] = [FixedLength(number=0, users=users) for users in sizes]
     tells = policy._report_statistic if isinstance(policy, LinTSRewards) else (policy._report_statistic,)
@@ -338,7 +336,7 @@ def _rules_of_chosen_arms(policy: BatchedLinearPolicy | LinTSRewards) -> DeviceR
 
 
 def _rules_of_assigned_arms(policy: Policy[Any], state: Any) -> DeviceRules | None:
-    """Where places say what is played: one of the episodes if the server is sent rows, else those of elimination."""
+    """Return the plans where places assign arms: one episode for rows, else all episodes of elimination."""
     first = policy.episode(state)
     if not isinstance(first, AssignedArms) or first.clients is not None:
         return None
@@ -353,7 +351,7 @@ def _rules_of_assigned_arms(policy: Policy[Any], state: Any) -> DeviceRules | No
 
 
 def _device_parameters(asks: tuple[SumQuery, ...]) -> list[dict[str, Any]]:
-    """Of every part; of one arm, where everybody reports for the own."""
+    """Return the device of every part; of one arm if users report for their own."""
     return [ask.protocol.device.parameters for ask in (asks[:1] if asks[0].arm is not None else asks)]
 
 
@@ -362,31 +360,31 @@ def _device_parameters(asks: tuple[SumQuery, ...]) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True, kw_only=True)
 class VerifiedPublication:
-    """A publication whose signature was checked; reading its parts may raise whatever it is made of."""
+    """A publication whose signature was checked. Its parts may still raise any error."""
 
     content: Mapping[str, Any]
 
     @property
     def number(self) -> int:
-        """Of the publication."""
+        """The number of the publication."""
         return int(self.content["number"])
 
     @property
     def epoch(self) -> int:
-        """The batch that is awaited."""
+        """The number of the running batch."""
         return int(self.content["epoch"])
 
     @cached_property
     def batches(self) -> tuple[Batch, ...]:
-        """The running one, and the one after it."""
+        """The running batch and the one after it."""
         return tuple(map(Batch.from_dict, self.content["batches"]))
 
     @cached_property
     def state(self) -> Any:
-        """Of the policy: released numbers."""
+        """The state of the policy."""
         return make_encoding().loads(self.content["state"])
 
     @cached_property
     def snapshot(self) -> Any:
-        """What devices act on."""
+        """The snapshot on which devices act."""
         return make_encoding().loads(self.content["snapshot"])
