@@ -21,6 +21,7 @@ from typing import Any
 import typer
 
 import bandanna
+from bandanna import errors
 from bandanna.cli.main import app
 from bandanna.policies.registry import ALGORITHMS
 
@@ -140,6 +141,21 @@ def write_algorithms(_: str) -> str:
     return "\n".join(lines) + "\n"
 
 
+# Errors
+
+
+def write_errors(_: str) -> str:
+    """Return the table of errors and warnings, with the first sentence of each."""
+    lines = ["| class | also a | raised or warned when |", "| --- | --- | --- |"]
+    for name, kind in vars(errors).items():
+        if isinstance(kind, type) and issubclass(kind, Exception) and kind.__module__ == errors.__name__:
+            bases = [base for base in kind.__bases__ if base is not Exception]
+            also = ", ".join(f"`{base.__name__}`" for base in bases)
+            document = " ".join((kind.__doc__ or "").partition("\n\n")[0].split())
+            lines.append(f"| `{name}` | {also} | {_escape(document)} |")
+    return "\n".join(lines) + "\n"
+
+
 # The Python API
 
 
@@ -200,6 +216,7 @@ PARTS: dict[str, Callable[[str], str]] = {
     "visibility": write_visibility,
     "command": write_command,
     "algorithms": write_algorithms,
+    "errors": write_errors,
     "api": write_api,
     "api-index": write_api_index,
     "api-names": write_api_names,

@@ -57,3 +57,10 @@ def test_the_first_page_says_who_is_trusted(page: Path) -> None:
         assert "bd.central(" in block
         assert not re.search(r"bd\.(shuffle|local|concurrent)\(", block)
     assert "nobody can be recognised" not in text
+
+
+def test_links_of_llms_txt_lead_to_pages() -> None:
+    links = re.findall(r"\]\(([\w/.-]+)\)", (DOCS / "llms.txt").read_text(encoding="utf-8"))
+    assert [each for each in links if not (DOCS / each.replace(".html", ".md")).is_file()] == []
+    pages = {page.relative_to(DOCS).with_suffix(".html").as_posix() for page in PAGES}
+    assert {page for page in pages if page.split("/")[0] in ("how-to", "concepts")} <= set(links)

@@ -54,7 +54,7 @@ def test_types_name_what_the_client_exports() -> None:
         for name in names.split(",")
     }
     assert exported <= typed
-    page = (ROOT / "docs" / "clients-js.md").read_text()
+    page = (ROOT / "docs" / "reference" / "browser-api.md").read_text()
     assert {name for name in typed if f"`{name}" not in page} == set()
 
 
