@@ -37,7 +37,7 @@ def main(number: str) -> None:
     import bandanna.deployment.helper_service
     import bandanna.deployment.processes
     import bandanna.deployment.registrar_service
-    import bandanna.deployment.shuffler_service
+    import bandanna.deployment.shuffler
     import bandanna.storage.database.postgres
     import bandanna.storage.database.sqlite  # noqa: F401
     from bandanna.cli import main as main_module

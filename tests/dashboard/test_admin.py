@@ -67,7 +67,7 @@ def test_a_cookie_is_never_without_its_flags(town: Town) -> None:
 
     async def work() -> None:
         seen = await Seen(town, token=TOKEN).look()
-        seen.app.doors.open({}, names=["board.example", "127.0.0.1.evil.example"])
+        seen.app.listeners.open({}, names=["board.example", "127.0.0.1.evil.example"])
         for path in ("/", "/login", f"/tasks/{town.task.id}", "/tasks/none", "/assets/style.css"):
             assert "set-cookie" not in (await seen.client.get(path)).headers
         assert "set-cookie" not in (await entered(seen, token="not the token at all")).headers

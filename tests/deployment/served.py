@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-PLACES = {"analyzer": "analyzer.service"}
+PLACES = {"analyzer": "analyzer.service", "shuffler": "shuffler"}
 
 
 def main(folder: str, role: str, url: str, port: str) -> None:

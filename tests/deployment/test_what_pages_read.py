@@ -27,7 +27,7 @@ ROUTES = {
 DOCUMENTS = {f"GET {path}" for path in ROUTES["GET"][:7]}
 REPORTS = {"POST /tasks/{t}/reports", "GET /tasks/{t}/open"}
 
-PLACES = {"analyzer": "analyzer.service"}
+PLACES = {"analyzer": "analyzer.service", "shuffler": "shuffler"}
 
 
 @pytest.mark.parametrize(

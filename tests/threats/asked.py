@@ -17,7 +17,7 @@ from bandanna.deployment.task.document import Secrets, Task
 SMALL = {"dim": 2, "horizon": 100, "batch": 50, "epsilon": 1.0, "delta": 1e-5}
 URLS = {role: f"https://{role}.example" for role in ("registrar", "analyzer", "shuffler", "helper")}
 
-PLACES = {"analyzer": "analyzer.service"}
+PLACES = {"analyzer": "analyzer.service", "shuffler": "shuffler"}
 
 
 class Nowhere:

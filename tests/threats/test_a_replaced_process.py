@@ -30,7 +30,7 @@ from bandanna.deployment.messages.report import FINAL, TaggedReport, join_report
 from bandanna.deployment.processes import FENCED, free_ports
 from bandanna.deployment.registrar import Notary
 from bandanna.deployment.registrar_service import make_notary
-from bandanna.deployment.shuffler_service import build_shuffler
+from bandanna.deployment.shuffler import build_shuffler
 from bandanna.deployment.task.document import Secrets, Task
 from bandanna.privacy.stores.database import LEDGER_SCHEMA
 from bandanna.protocols.factory import make_mixer_encoding

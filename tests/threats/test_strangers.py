@@ -202,7 +202,7 @@ def test_addresses_are_believed_from_proxies_alone() -> None:
 
     async def flood() -> None:
         app = a_role()
-        app.doors.open({}, proxies=["10.0.0.0/24"])
+        app.listeners.open({}, proxies=["10.0.0.0/24"])
         for address, told, most in (
             ("10.1.0.1", "1.2.3.4", 16),  # no proxy
             ("10.0.0.9", "6.6.6.6, 1.2.3.4", 16),  # one, for one client
@@ -333,7 +333,7 @@ def test_a_role_that_cannot_write_says_so(name: str, tmp_path: Path, monkeypatch
     opened: list[Any] = []
     claim = SQLiteDatabase.claim
     monkeypatch.setattr(SQLiteDatabase, "claim", lambda self: (opened.append(self), claim(self))[1])
-    monkeypatch.setattr(application_module, "_EVERY", 0.0)
+    monkeypatch.setattr(application_module, "_WRITE_SECONDS", 0.0)
     task = a_task(tmp_path, mixers=2)
     app, host = built(name, task, tmp_path), f"{name}.example"
     token = {"authorization": f"Bearer {Secrets.read(tmp_path, name, task).token}"}
@@ -421,7 +421,7 @@ def test_no_role_answers_under_another_name(name: str, tmp_path: Path) -> None:
                 assert (await asked.answer(), asked.document["reason"]) == (421, "host"), (method, where, host)
         for host in (f"{name}.example", f"{name.upper()}.EXAMPLE:443", "10.9.9.9", "10.9.9.9:8701"):
             assert await Asked(app, "GET", "/nowhere", host=host).answer() == 404
-        app.doors.open({}, names=["other.example"])
+        app.listeners.open({}, names=["other.example"])
         assert await Asked(app, "GET", "/nowhere", host="other.example:1").answer() == 404
 
     asyncio.run(ask())

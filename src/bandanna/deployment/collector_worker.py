@@ -14,22 +14,38 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 from bandanna.deployment.collector import ClosedRound, Collector, Plan
 from bandanna.deployment.http.limits import Limits
 from bandanna.deployment.http.metrics import EventLog
-from bandanna.deployment.http.requests import RequestRefused, Route, Upload, json_response, locate_error, run_in_thread
+from bandanna.deployment.http.requests import (
+    RequestRefused,
+    Route,
+    Upload,
+    check_task,
+    json_response,
+    locate_error,
+    run_in_thread,
+)
 from bandanna.deployment.messages.batch_plan import Batch
 from bandanna.deployment.messages.report import HEADER, ReportVerdict, encode_verdicts
 
 # The worker
 
 
-_TICK = 0.02  # seconds between two looks at the clock
-_PATIENCE = 2.0  # at most so many seconds before what has failed is tried again
+_STEP_SECONDS = 0.02  # between two steps
+_MOST_SECONDS = 2.0  # between two steps after failures
 
 
 class CollectorThread:
-    """One thread.
+    """A thread that gives a collector its plans, closes its batches and forwards its shares.
 
-    forward  sends a closed round on; its receipt, or None if it has to be sent again later
-    plan     the newest public plan, or None if there is no newer one than it has told
+    Parameters
+    ----------
+    collector
+        The collector.
+    forward
+        Sends the share of a closed round and returns the receipt, or None if it must be sent again later.
+    plan
+        Returns the newest public plan, or None if the last one is the newest.
+    log
+        Gets closed rounds and failures.
     """
 
     def __init__(
@@ -42,32 +58,32 @@ class CollectorThread:
     ) -> None:
         self._collector, self._forward, self._plan, self._log = collector, forward, plan, log
         self._stop, self._thread = threading.Event(), threading.Thread(target=self._run, name="pump", daemon=True)
-        self._planned: Plan | None = None  # what the collector could not take yet
+        self._planned: Plan | None = None  # not entered yet, after a failure
         self.failing = ""  # the type of what went wrong in the last step
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End after the step that is running."""
+        """End the thread after the step that is running."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join()
 
     def _run(self) -> None:
-        pause = _TICK
+        pause = _STEP_SECONDS
         while not self._stop.wait(pause):
             try:
                 self.step()
-                pause, self.failing = _TICK, ""
+                pause, self.failing = _STEP_SECONDS, ""
             except Exception as error:
                 if self.failing != type(error).__name__:
                     self._log.say("step failed", level="error", type=type(error).__name__, place=locate_error(error))
-                self.failing, pause = type(error).__name__, min(_PATIENCE, 2 * pause)
+                self.failing, pause = type(error).__name__, min(_MOST_SECONDS, 2 * pause)
 
     def step(self) -> None:
-        """Everything that can be done now; what waits for its receipt first, since a plan may go beyond it."""
+        """Forward closed rounds, enter a new plan, and close the running round if it is due."""
         self._send()
         self._planned = self._plan() or self._planned
         if self._planned is not None:
@@ -88,18 +104,24 @@ class CollectorThread:
 # Group commit
 
 
-_DISTANCE = 0.005  # seconds between the beginnings of two transactions, at most
-_SHARE = 2e-4  # and for each item of the first: who comes alone waits for nothing but the disk
+_MOST_DISTANCE = 0.005  # seconds between the beginnings of two transactions
+_DISTANCE_PER_ITEM = 2e-4  # so a single item waits for the disk only
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
 class GroupCommit(Generic[Item, Result]):
-    """`commit` is called with many items at a time, by one thread; whoever submitted one waits for its own result.
+    """Commits the items of many requests in one transaction.
 
-    most     items in one transaction
-    waiting  items that may wait: above it, whoever comes is sent away
+    Parameters
+    ----------
+    commit
+        Writes items in one transaction and returns the result of each.
+    most
+        Most items in one transaction.
+    waiting
+        Most items that wait. Further items are refused with status 503.
     """
 
     def __init__(
@@ -110,7 +132,7 @@ class GroupCommit(Generic[Item, Result]):
         self._busy = False
 
     async def submit(self, item: Item) -> Result:
-        """The result of one item, when it is durable."""
+        """Return the result of one item after it was committed."""
         if len(self._waiting) >= self._room:
             raise RequestRefused(503, "busy", retry_after=1.0)
         result: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
@@ -121,12 +143,12 @@ class GroupCommit(Generic[Item, Result]):
         return await result
 
     async def _run(self) -> None:
-        """Until nobody waits. Transactions keep a distance: when many come, fewer of them are written, for more."""
+        """Write until no item waits. Under load, the distance of transactions makes them fewer and larger."""
         loop = asyncio.get_running_loop()
         try:
             while self._waiting:
                 group, self._waiting = self._waiting[: self._most], self._waiting[self._most :]
-                next_at = loop.time() + min(_DISTANCE, _SHARE * len(group))
+                next_at = loop.time() + min(_MOST_DISTANCE, _DISTANCE_PER_ITEM * len(group))
                 await self._write(group)
                 if len(self._waiting) < self._most and next_at > loop.time():
                     await asyncio.sleep(next_at - loop.time())
@@ -159,14 +181,28 @@ _GAUGES = {
 
 
 def compute_limits(batches: Sequence[Batch], *, shares: bool = False) -> Limits:
-    """Bodies of requests: a few users' reports for all rounds of a batch, or a whole batch's share."""
+    """Return limits for bodies with a few users' reports for all rounds of a batch, or with a whole batch's share."""
     longest = max((sum(each.size + HEADER + 4 for each in batch.rounds) for batch in batches), default=0)
     body = max(1 << 26 if shares else 1 << 20, 4 * longest)
-    return Limits(body=body, held=max(Limits().held, 2 * body))
+    return Limits(body=body, memory=max(Limits().memory, 2 * body))
 
 
 class CollectorRoutes:
-    """POST /tasks/{task}/reports, GET /tasks/{task}/open; `ready`: whether what is kept now will be used."""
+    """The routes of a collector: POST /tasks/{task}/reports and GET /tasks/{task}/open, for devices and web pages.
+
+    Parameters
+    ----------
+    collector
+        The collector.
+    task_id
+        The task's name.
+    metrics
+        Where counts of reports are registered.
+    ready
+        Returns whether reports that are stored now will be used.
+    """
+
+    public = ("POST /tasks/{task}/reports", "GET /tasks/{task}/open")
 
     def __init__(
         self,
@@ -181,56 +217,36 @@ class CollectorRoutes:
         self._reports = Counter(
             "bandanna_reports_total", "Reports by what became of them.", ["result"], registry=metrics
         )
-        self._kept = self._reports.labels(result="kept")
+        self._stored = self._reports.labels(result="kept")
         for index, (name, meaning) in enumerate(_GAUGES.items()):
-            Gauge(name, meaning, registry=metrics).set_function(partial(self._glance, index))
+            Gauge(name, meaning, registry=metrics).set_function(partial(lambda i: float(collector.glance()[i]), index))
         self._running, self._began = -1.0, time.monotonic()
         age = "Seconds since this process first stated the number of the running batch."
         Gauge("bandanna_batch_age_seconds", age, registry=metrics).set_function(self._measure_batch_age)
-
-    def _glance(self, index: int) -> float:
-        return float(self._collector.glance()[index])
+        self.uploads: dict[str, Upload] = {"/tasks/{task}/reports": self.reports}
+        self.routes: list[Route] = [("GET", "/tasks/{task}/open", self.open)]
 
     def _measure_batch_age(self) -> float:
-        now, running = time.monotonic(), self._glance(0)
+        now, running = time.monotonic(), float(self._collector.glance()[0])
         if running != self._running:
             self._running, self._began = running, now
         return now - self._began
 
-    @property
-    def uploads(self) -> dict[str, Upload]:
-        """Raw routes."""
-        return {"/tasks/{task}/reports": self.reports}
-
-    @property
-    def routes(self) -> list[Route]:
-        """Others."""
-        return [("GET", "/tasks/{task}/open", self.open)]
-
-    @property
-    def public(self) -> list[str]:
-        """All of them: devices that are web pages report too."""
-        return ["POST /tasks/{task}/reports", "GET /tasks/{task}/open"]
-
     async def reports(self, body: bytes, params: dict[str, str], headers: dict[bytes, bytes]) -> Any:
-        """Reports, acknowledged when they are durable."""
-        if params["task"] != self._task:
-            raise RequestRefused(404, "task")
+        """Store reports and answer when they are durable."""
+        check_task(params["task"], self._task)
         if not self._ready():
             raise RequestRefused(503, "not-ready", retry_after=2.0)
         verdicts = await self._commits.submit(body)
         status, content = encode_verdicts(verdicts)
         if status == 201:
-            self._kept.inc(len(verdicts))
+            self._stored.inc(len(verdicts))
         else:
             for verdict in verdicts:
                 self._reports.labels(result=verdict.reason or "kept").inc()
         return status, content, None
 
     async def open(self, request: Any) -> Any:
-        """Which batch takes new slots, and how far the running one is: public numbers."""
-        if request.path_params.get("task", self._task) != self._task:
-            raise RequestRefused(404, "task")
-        return json_response(
-            await run_in_thread(self._collector.progress)
-        )  # who closes a batch may hold its lock for long
+        """Return the number of the batch that takes new slots, and how far the running one is."""
+        check_task(request.path_params.get("task", self._task), self._task)
+        return json_response(await run_in_thread(self._collector.progress))

@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 from bandanna.deployment.helper import DELAY, RELEASED, SCHEMA, UNUSABLE, Helper, JobRefused, Keyring, StoredJob
 from bandanna.deployment.http.limits import Limits, host_from_url, parse_json_body
 from bandanna.deployment.http.metrics import EventLog
-from bandanna.deployment.http.requests import RequestRefused, json_response, mark_errors_safe, run_in_thread
+from bandanna.deployment.http.requests import RequestRefused, check_task, json_response, mark_errors_safe, run_in_thread
 from bandanna.deployment.messages import canonical
 from bandanna.deployment.messages.canonical import HELPER, make_tls_context, sign
 from bandanna.errors import MissingExtra, Unreadable
@@ -32,11 +32,23 @@ if TYPE_CHECKING:
 # Sending shares
 
 
-_FIRST, _LONGEST = 0.25, 30.0  # seconds between two tries
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 30.0  # seconds between two tries
 
 
 class ShareSender:
-    """One for each helper; `wake` it when there is something new."""
+    """Sends a helper's shares to the analyzer until they have receipts.
+
+    Parameters
+    ----------
+    helper
+        The helper.
+    url, task_id
+        The analyzer's address and the task's name.
+    log, metrics
+        Where events are written, and counts are registered.
+    verify_tls
+        The certificates that are trusted; True for the system's.
+    """
 
     def __init__(
         self,
@@ -49,35 +61,35 @@ class ShareSender:
         verify_tls: Any = True,
     ) -> None:
         self._helper, self._base, self._log = helper, f"{url}/tasks/{task_id}/batches", log
-        self._client = _client(verify_tls)
+        self._client = _make_client(verify_tls)
         self._one, self._news = asyncio.Lock(), asyncio.Event()
-        self._said: dict[tuple[int, int], str] = {}  # what was logged last of a share
+        self._logged: dict[tuple[int, int], str] = {}  # the last logged state of a share
         self._sent = Counter(
             "bandanna_shares_sent_total", "Answers of the analyzer to shares.", ["state"], registry=metrics
         )
         self._waiting = Gauge("bandanna_shares_waiting", "Shares without a receipt.", registry=metrics)
 
     def wake(self) -> None:
-        """Try now."""
+        """Send new shares now."""
         self._news.set()
 
     async def run(self) -> None:
-        """Until it is cancelled. What fails is tried again, ever more slowly; so is what waits for the other share."""
-        pause = _FIRST
+        """Send shares until this is cancelled; try again, more and more slowly, what has no receipt."""
+        pause = _FIRST_PAUSE
         while True:
             try:
                 left = await self.sweep()
-            except Exception as error:  # a full disk, a lost database: they may come back
+            except Exception as error:  # a full disk or a lost database may recover
                 self._log.say("sweep failed", level="error", type=type(error).__name__)
                 left = 1
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause if left else None):
                     await self._news.wait()
-            pause = _FIRST if self._news.is_set() else min(2 * pause, _LONGEST)
+            pause = _FIRST_PAUSE if self._news.is_set() else min(2 * pause, _LONGEST_PAUSE)
             self._news.clear()
 
     async def sweep(self) -> int:
-        """Send everything that has no receipt, the oldest first; how many are left without."""
+        """Send all shares without a receipt, the oldest first; return how many have none after that."""
         async with self._one:
             waiting = await run_in_thread(self._helper.waiting)
             left = len(waiting)
@@ -87,21 +99,23 @@ class ShareSender:
                 self._sent.labels(state=state).inc()
                 if state == "failed":
                     break
-                if self._said.get((stored.epoch, stored.round)) != state:
-                    self._said[stored.epoch, stored.round] = state
+                if self._logged.get((stored.epoch, stored.round)) != state:
+                    self._logged[stored.epoch, stored.round] = state
                     self._log.say("share " + state, epoch=stored.epoch, round=stored.round)
                 if state in (RELEASED, UNUSABLE):
-                    del self._said[stored.epoch, stored.round]
+                    del self._logged[stored.epoch, stored.round]
             self._waiting.set(left)
             return left
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close the connections."""
         await self._client.aclose()
 
     async def _send(self, stored: StoredJob) -> str:
-        """What has become of it: "released" or "unusable" by a receipt; "sent" if it waits for the other share,
-        "refused" if the analyzer has another one, "failed" if it was not reached. All but receipts may be tried again.
+        """Send a share; return its state.
+
+        With a receipt it is "released" or "unusable"; else "sent" if it waits for the other share, "refused" if the
+        analyzer has another one, or "failed" if the analyzer was not reached.
         """
         import httpx
 
@@ -112,12 +126,17 @@ class ShareSender:
         except httpx.HTTPError as error:
             self._log.say("analyzer not reached", level="error", type=type(error).__name__)
             return "failed"
-        receipt, other = _document(answer.content).get("receipt"), answer.status_code == 409
+        try:
+            document = json.loads(answer.content)
+        except ValueError:
+            document = None
+        receipt = document.get("receipt") if isinstance(document, dict) else None
+        other = answer.status_code == 409
         if receipt is not None:
             enter = partial(self._helper.receipted, stored.epoch, stored.round, receipt, other=other)
             try:
                 return await run_in_thread(enter)
-            except Unreadable:  # nobody's, or of something else
+            except Unreadable:  # without a valid signature, or of something else
                 self._log.say("receipt refused", epoch=stored.epoch, round=stored.round)
         if answer.status_code in (202, 409):
             return "refused" if other else "sent"
@@ -125,33 +144,25 @@ class ShareSender:
         return "failed"
 
 
-def _document(content: bytes) -> dict[str, Any]:
-    try:
-        document = json.loads(content)
-    except ValueError:
-        return {}
-    return document if isinstance(document, dict) else {}
-
-
-def _client(verify_tls: Any) -> httpx.AsyncClient:
+def _make_client(verify_tls: Any) -> httpx.AsyncClient:
     try:
         import httpx
     except ImportError as error:  # pragma: no cover - tests have it
         raise MissingExtra("serve", "a helper") from error
-    known = make_tls_context() if verify_tls is True else verify_tls
-    return httpx.AsyncClient(timeout=10.0, verify=known, trust_env=False)
+    context = make_tls_context() if verify_tls is True else verify_tls
+    return httpx.AsyncClient(timeout=10.0, verify=context, trust_env=False)
 
 
 # The service
 
 
-_LIMITS = Limits(body=1 << 26, held=1 << 27, seconds=60.0)  # a job has about 140 bytes for every slot
+_LIMITS = Limits(body=1 << 26, memory=1 << 27, seconds=60.0)  # a job has about 140 bytes for every slot
 _BATCH = re.compile(r"(0|[1-9]\d{0,9})\.(0|[1-9]\d{0,4})")
-_PATIENCE = 5.0  # seconds for which the shuffler waits while the analyzer is told
+_SEND_SECONDS = 5.0  # for which the shuffler waits while the share is sent
 
 
 class HelperService:
-    """A helper that is served: opened when the process begins to serve, closed at its end."""
+    """The handlers of a helper, which is opened when the process begins to serve and closed at its end."""
 
     def __init__(
         self,
@@ -186,16 +197,20 @@ class HelperService:
 
     @property
     def ready(self) -> bool:
-        """Whether it can take jobs, and still sends what it owes."""
+        """Whether it takes jobs and sends shares."""
         return self._helper is not None and not self._sending.done()
 
     async def start(self) -> None:
-        """Open the database, as its only server, and go on where the process before has ended."""
+        """Claim the database and send the shares that an earlier process has left."""
         self._helper = await run_in_thread(self._open)
         self._sender = ShareSender(
-            self._helper, url=self._url, task_id=self._task_id, log=self._log, metrics=self._metrics,
+            self._helper,
+            url=self._url,
+            task_id=self._task_id,
+            log=self._log,
+            metrics=self._metrics,
             verify_tls=self._verify_tls,
-        )  # fmt: skip
+        )
         self._sending = asyncio.ensure_future(self._sender.run())
 
     def _open(self) -> Helper:
@@ -205,7 +220,7 @@ class HelperService:
         return Helper(self.database, keyring=self._keyring, sign=self._sign, **self._parts)
 
     async def stop(self) -> None:
-        """What was not sent is sent by the next process."""
+        """Stop sending; the next process sends what is left."""
         if self._helper is not None:
             self._sending.cancel()
             with suppress(asyncio.CancelledError):
@@ -215,20 +230,27 @@ class HelperService:
             self.database.close()
 
     async def status(self) -> dict[str, Any]:
-        """Numbers only."""
+        """Return the rounds without a receipt."""
         waiting = await run_in_thread(self._open_role.waiting)
         return {"waiting": [f"{stored.epoch}.{stored.round}" for stored in waiting[:100]]}
 
     async def job(self, request: Request) -> Response:
-        """201 done, 200 known; the share itself is for the analyzer only."""
-        self._of_task(request.path_params["task"])
+        """Do a job and answer 201, or 200 if it was done before; the share is sent to the analyzer only."""
+        check_task(request.path_params["task"], self._task_id)
         found = _BATCH.fullmatch(request.path_params["batch"])
         if found is None:
             raise RequestRefused(404, "batch")
         epoch, round_ = int(found[1]), int(found[2])
         content, signature = await request.body(), request.headers.get("signature")
+        do = partial(self._open_role.job, content, signature, epoch=epoch, round_=round_)
         try:
-            status, share = await self._do(content, signature, epoch, round_)
+            try:
+                status, share = await run_in_thread(do)
+            except JobRefused as refused:
+                if refused.reason != "waiting":
+                    raise
+                await self._sender.sweep()  # the missing receipt may be there by now
+                status, share = await run_in_thread(do)
         except JobRefused as refused:
             again = 1.0 if refused.status == 503 else None
             raise RequestRefused(refused.status, refused.reason, retry_after=again, **refused.details) from None
@@ -238,50 +260,32 @@ class HelperService:
             self._bad.inc(document["bad"])
         self._sender.wake()
         with suppress(TimeoutError):
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(_SEND_SECONDS):
                 await self._sender.sweep()
         return json_response({name: document[name] for name in ("count", "checksum", "bad")}, status)
 
-    async def _do(self, content: bytes, signature: str | None, epoch: int, round_: int) -> tuple[int, bytes]:
-        do = partial(self._open_role.job, content, signature, epoch=epoch, round_=round_)
-        try:
-            return await run_in_thread(do)
-        except JobRefused as refused:
-            if refused.reason != "waiting":
-                raise
-        await self._sender.sweep()  # the receipt that is missing may be there by now
-        return await run_in_thread(do)
-
     async def change_keys(self, request: Request) -> Response:
-        """{"action": "rotate"} makes the next key, {"action": "delete", "id": n} removes an expired one."""
-        document = parse_json_body(await request.body())
+        """Make the next key for {"action": "rotate"}, delete an expired one for {"action": "delete", "id": n}."""
+        document, keyring = parse_json_body(await request.body()), self._keyring if self._open_role else None
+        assert keyring is not None
         match document:
             case {"action": "rotate", **rest} if not rest:
                 with mark_errors_safe(409, "keys"):
-                    number = await run_in_thread(self._opened.rotate)
+                    number = await run_in_thread(keyring.rotate)
                 self._log.say("key made", number=number)
             case {"action": "delete", "id": number, **rest} if not rest:
                 with mark_errors_safe(409, "keys"):
-                    await run_in_thread(self._opened.delete, number)
+                    await run_in_thread(keyring.delete, number)
                 self._log.say("key deleted", number=number)
             case _:
                 raise RequestRefused(400, "action", error='{"action": "rotate"} or {"action": "delete", "id": number}')
-        return json_response({"keys": await run_in_thread(self._opened.public)})
+        return json_response({"keys": await run_in_thread(keyring.public)})
 
     @property
     def _open_role(self) -> Helper:
         if self._helper is None:
             raise RequestRefused(503, "starting", retry_after=1)
         return self._helper
-
-    @property
-    def _opened(self) -> Keyring:
-        assert self._open_role is not None
-        return self._keyring
-
-    def _of_task(self, name: str) -> None:
-        if name != self._task_id:
-            raise RequestRefused(404, "task")
 
 
 def build_helper(
@@ -294,30 +298,43 @@ def build_helper(
     delay: float = DELAY,
     verify_tls: Any = True,
 ) -> Application:
-    """The application of a task's helper; `delay`: seconds for which a new key is pending before it is used.
+    """Return the application of a task's helper.
 
-    verify_tls  by which certificates the analyzer is known, beside the system's
+    Parameters
+    ----------
+    task, secrets
+        The task, and the helper's secrets.
+    db_url
+        The database.
+    log
+        Gets the events; by default, standard error.
+    limits
+        Limits of requests.
+    delay
+        Seconds for which a new key is pending.
+    verify_tls
+        The certificates that the analyzer is known by; True for the system's.
     """
     from bandanna.deployment.http.application import build_application
 
-    assert task.policy is not None  # what mixers are made of is known when the policy is loaded
-    metrics, said = CollectorRegistry(), log or EventLog("helper", task=task.id)
-    office = HelperService(task, secrets, db_url, delay=delay, log=said, metrics=metrics, verify_tls=verify_tls)
+    assert task.policy is not None  # loading the policy registers the parts of mixers
+    metrics, log = CollectorRegistry(), log or EventLog("helper", task=task.id)
+    service = HelperService(task, secrets, db_url, delay=delay, log=log, metrics=metrics, verify_tls=verify_tls)
     return build_application(
         role="helper",
         routes=[
-            ("PUT", "/tasks/{task}/batches/{batch}/job", office.job),
-            ("POST", "/admin/keys", office.change_keys),
+            ("PUT", "/tasks/{task}/batches/{batch}/job", service.job),
+            ("POST", "/admin/keys", service.change_keys),
         ],
         peers=["PUT /tasks/{task}/batches/{batch}/job"],
         names=[host_from_url(task.url("helper"))],
-        start=office.start,
-        stop=office.stop,
-        health=lambda: {"ok": office.ready, "task": task.id},
-        status=office.status,
+        start=service.start,
+        stop=service.stop,
+        health=lambda: {"ok": service.ready, "task": task.id},
+        status=service.status,
         metrics=metrics,
-        log=said,
+        log=log,
         token=secrets.token,
-        database=lambda: office.database,
+        database=lambda: service.database,
         limits=limits,
     )

@@ -1,4 +1,4 @@
-"""Processes of a deployment, and a whole deployment on this machine."""
+"""The processes of a deployment, and a whole deployment on this machine."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from bandanna.errors import BandannaError, InvalidArgument
 
 
 FENCED = 75  # the exit code of a process whose database another one serves: "try again later" (EX_TEMPFAIL)
-_START_SECONDS = 300.0  # seconds in which a role must answer: on a busy machine several processes start slowly
+_START_SECONDS = 300.0  # in which a role must answer: on a busy machine, processes start slowly
 
 
 def serve_role(
@@ -54,15 +54,35 @@ def serve_role(
     proxies: Sequence[str] = (),
     plain_http: bool = False,
 ) -> None:
-    """Serve until SIGTERM or SIGINT; end with code 75 when another process has taken over the database.
+    """Serve a role until SIGTERM or SIGINT; exit with code 75 when another process has taken over the database.
 
-    To end is safer than to answer 503 for ever: nothing of a memory that is old is left, and whoever looks after the
-    process starts it anew, with what the database says.
+    Its memory is old then. A supervisor starts the process again, and it reads its state from the database.
+
+    Parameters
+    ----------
+    role, task
+        The role and its task.
+    secrets
+        The folder with the role's secrets.
+    database
+        A path or URL: see `open_database`.
+    host, port
+        Where to listen; by default, at the port of the role's address in the task.
+    cert, key
+        Files of the TLS certificate and its key.
+    trust
+        A file of certificates by which other roles are known, beside the system's.
+    inside, peers
+        HOST:PORT of listeners for the operator and for other roles.
+    names, proxies
+        More host names, and proxies whose `X-Forwarded-For` is believed.
+    plain_http
+        Listen without TLS on addresses beyond this machine.
     """
     if role not in task.roles:
-        raise InvalidArgument("role", role, f"{', '.join(task.roles)}: this task has no {role}")
+        raise InvalidArgument("role", role, f"a role of this task: {', '.join(task.roles)}")
     listeners = {"--inside": inside, "--peers": peers}
-    found = {name: _address(name, text) for name, text in listeners.items() if text is not None}
+    found = {name: _read_address(name, text) for name, text in listeners.items() if text is not None}
     if cert is None and not plain_http:
         for name, address in {"--host": host, **{name: address for name, (address, _) in found.items()}}.items():
             check_loopback(name, address)
@@ -70,16 +90,24 @@ def serve_role(
     number = port_in_task(task, role) if port is None else validation.integer("port", port, least=0, most=65535)
     app = _build(role, task, own, database, log, trust)
     serve(
-        app, host=host, port=number, cert=cert, key=key, log=log, ready=lambda at: log.say("ready", port=at),
-        inside=found.get("--inside"), peers=found.get("--peers"), names=names, proxies=proxies,
-    )  # fmt: skip
+        app,
+        host=host,
+        port=number,
+        cert=cert,
+        key=key,
+        log=log,
+        ready=lambda at: log.say("ready", port=at),
+        inside=found.get("--inside"),
+        peers=found.get("--peers"),
+        names=names,
+        proxies=proxies,
+    )
     if app.fenced():
         log.say("fenced", level="error")
         raise SystemExit(FENCED)
 
 
-def _address(name: str, text: str) -> tuple[str, int]:
-    """Read the host and the port of a listener from an option such as 127.0.0.1:9701."""
+def _read_address(name: str, text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     if not host or not port.isdecimal() or len(port) > 5:
         raise InvalidArgument(name, text, "HOST:PORT, such as 127.0.0.1:9701")
@@ -98,9 +126,7 @@ def check_loopback(argument: str, host: str) -> None:
 
 
 def _build(role: str, task: Task, own: Secrets, database: str, log: EventLog, trust: Path | None) -> Any:
-    verify_tls: Any = True
-    if trust is not None:
-        verify_tls = trusted_certificates(trust)
+    verify_tls: Any = True if trust is None else trusted_certificates(trust)
     if role == "registrar":
         from bandanna.deployment import registrar_service
 
@@ -110,54 +136,64 @@ def _build(role: str, task: Task, own: Secrets, database: str, log: EventLog, tr
 
         return helper_service.build_helper(task, own, database, log=log, verify_tls=verify_tls)
     if role == "shuffler":
-        from bandanna.deployment import shuffler_service
+        from bandanna.deployment import shuffler
 
-        return shuffler_service.build_shuffler(task, own, database=database, log=log, verify_tls=verify_tls)
+        return shuffler.build_shuffler(task, own, database=database, log=log, verify_tls=verify_tls)
     from bandanna.deployment.analyzer import service
 
     return service.build_analyzer(task, own, database=database, log=log, verify_tls=verify_tls)
 
 
 def port_in_task(task: Task, role: str) -> int:
-    """Of the role's address in the task."""
+    """Return the port of a role's address in the task."""
     parts = urlsplit(task.url(role))
     return parts.port or (443 if parts.scheme == "https" else 80)
 
 
 class RunningDeployment:
-    """All roles of a task, as processes on this machine."""
+    """All roles of a task, as processes on this machine.
+
+    Parameters
+    ----------
+    task, folder
+        The task, and the folder with its files.
+    database
+        The database of all roles; by default, an SQLite file for each in the folder.
+    host
+        The address at which the roles listen.
+    """
 
     def __init__(self, task: Task, folder: Path, *, database: str | None = None, host: str = "127.0.0.1") -> None:
         self._task, self._folder, self._database, self._host = task, folder, database, host
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.logs: dict[str, Path] = {}
-        self._said: dict[str, int] = {}  # bytes that earlier processes have logged
+        self._log_starts: dict[str, int] = {}  # bytes of logs of earlier processes
 
     def start(self, role: str) -> None:
-        """A process for a role; its log goes to a file beside its database."""
+        """Start the process of a role, unless it runs; its log is a file in the folder."""
         if role in self.processes and self.processes[role].poll() is None:
             return
         where = self._database or str(self._folder / f"{role}.db")
         log = self.logs[role] = self._folder / f"{role}.log"
-        self._said[role] = log.stat().st_size if log.exists() else 0
+        self._log_starts[role] = log.stat().st_size if log.exists() else 0
         command = [sys.executable, "-m", "bandanna", "serve", role, "--task", str(self._folder), "--db", where]
         with log.open("ab") as out:
             self.processes[role] = subprocess.Popen([*command, "--host", self._host], stdout=out, stderr=out)
 
     def wait(self, role: str, seconds: float = _START_SECONDS) -> None:
-        """Until its own process says that it is ready: somebody else may be listening at its address."""
+        """Wait until the process logs that it is ready; another program may be listening at its address."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
-            told = self.logs[role].read_bytes()[self._said[role] :].decode(errors="replace")
-            if '"event":"ready"' in told:
+            text = self.logs[role].read_bytes()[self._log_starts[role] :].decode(errors="replace")
+            if '"event":"ready"' in text:
                 return
             if self.processes[role].poll() is not None:
-                raise BandannaError(f"the {role} has ended: {' '.join(told.strip().splitlines()[-1:])[:300]}")
+                raise BandannaError(f"the {role} has ended: {' '.join(text.strip().splitlines()[-1:])[:300]}")
             time.sleep(0.05)
         raise BandannaError(f"the {role} is not ready after {seconds:g} seconds: see {self.logs[role]}")
 
     def begin(self) -> None:
-        """All of them, and until they answer; if one does not, none is left behind."""
+        """Start all roles and wait until they answer; if one does not, stop all."""
         try:
             for role in self._task.roles:
                 self.start(role)
@@ -168,7 +204,7 @@ class RunningDeployment:
             raise
 
     def stop(self) -> None:
-        """Ask all of them to end, mixers before the analyzer, and wait."""
+        """Stop all roles, mixers before the analyzer, and wait for their ends."""
         for role in reversed(self._task.roles):
             process = self.processes.get(role)
             if process is not None and process.poll() is None:
@@ -188,22 +224,25 @@ class RunningDeployment:
         self.stop()
 
 
-def _check_free(role: str, host: str, port: int) -> None:
-    """Whether somebody else listens there is known before anything is started."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as trial:
-        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server does
-        try:
-            trial.bind((host, port))
-        except OSError as error:
-            raise BandannaError(f"the {role} cannot listen on {host}:{port}: {error.strerror}") from error
-
-
 def serve_all(task: Task, folder: Path, *, database: str | None, host: str, say: Callable[[str], None]) -> None:
-    """Run all roles until SIGTERM or SIGINT, or until one of them ends; on addresses of this machine only."""
+    """Serve all roles on addresses of this machine until SIGTERM or SIGINT, or until one of them ends.
+
+    Parameters
+    ----------
+    task, folder, database, host
+        See `RunningDeployment`.
+    say
+        Shows a line to the operator.
+    """
     check_loopback("--host", host)
-    for role in task.roles:
-        _check_free(role, host, port_in_task(task, role))
+    for role in task.roles:  # before anything is started
+        port = port_in_task(task, role)
+        with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM) as trial:
+            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server does
+            try:
+                trial.bind((host, port))
+            except OSError as error:
+                raise BandannaError(f"the {role} cannot listen on {host}:{port}: {error.strerror}") from error
     ended = []
     for each in (signal.SIGTERM, signal.SIGINT):
         signal.signal(each, lambda *_: ended.append(True))
@@ -216,20 +255,18 @@ def serve_all(task: Task, folder: Path, *, database: str | None, host: str, say:
             time.sleep(0.1)
             for role, process in running.processes.items():
                 if process.poll() is not None:
-                    raise BandannaError(
-                        f"the {role} has ended with code {process.returncode}: see {running.logs[role]}"
-                    )
+                    text = f"the {role} has ended with code {process.returncode}: see {running.logs[role]}"
+                    raise BandannaError(text)
 
 
 # A watched deployment on one machine
 
 
-_TICK = 0.1  # seconds between two looks
-_OURS = ("about",)  # the version of the tables
+_WATCH_SECONDS = 0.1  # between two counts of rows
 
 
 def free_ports(count: int) -> list[int]:
-    """Nobody listens on these; and below those that connections are given, which would take one in the meantime."""
+    """Return ports that are free, below those that the system gives to connections."""
     found: list[int] = []
     while len(found) < count:
         port = 20_000 + randbelow(12_000)
@@ -240,7 +277,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def write_demo_task(folder: Path, *, users: int, mixers: int) -> Task:
-    """LinTS in the shuffle model for so many users, on free ports of this machine, written with its secrets."""
+    """Write a task and its secrets: LinTS in the shuffle model, on free ports of this machine."""
     roles = ("registrar", "analyzer", "shuffler", "helper")[: 2 + mixers]
     urls = {role: f"http://127.0.0.1:{port}" for role, port in zip(roles, free_ports(len(roles)), strict=True)}
     task, secrets = creation.create_task(
@@ -258,7 +295,13 @@ def write_demo_task(folder: Path, *, users: int, mixers: int) -> Task:
 
 
 class TableWatcher:
-    """A thread that counts the rows of every table of every role, again and again."""
+    """A thread that notes the most rows of every table of every role.
+
+    Parameters
+    ----------
+    databases
+        The SQLite file of each role.
+    """
 
     def __init__(self, databases: Mapping[str, Path]) -> None:
         self._databases, self._stop = databases, threading.Event()
@@ -274,18 +317,18 @@ class TableWatcher:
         self._thread.join()
 
     def _run(self) -> None:
-        while not self._stop.wait(_TICK):
+        while not self._stop.wait(_WATCH_SECONDS):
             for role, path in self._databases.items():
                 for table, count in count_rows(path).items():
                     self.most[role][table] = max(count, self.most[role].get(table, 0))
 
 
 def count_rows(path: Path) -> dict[str, int]:
-    """How many rows each table of an SQLite file has; nothing if it cannot be read now."""
+    """Return the number of rows of each table of an SQLite file; nothing if it cannot be read now."""
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=1.0)) as rows:
             query = "select name from sqlite_master where type = 'table' and name not like 'sqlite_%' order by name"
-            names = [name for (name,) in rows.execute(query) if name not in _OURS]
+            names = [name for (name,) in rows.execute(query) if name != "about"]
             return {name: int(rows.execute(f'select count(*) from "{name}"').fetchone()[0]) for name in names}
     except sqlite3.Error:
         return {}
@@ -294,7 +337,19 @@ def count_rows(path: Path) -> dict[str, int]:
 def run_demo(
     folder: Path, *, users: int = 2000, mixers: int = 1, seed: int = 0, progress: Callable[[int], None] = lambda _: None
 ) -> dict[str, Any]:
-    """Make a task in a folder, run its roles as processes, send simulated users, and say what each role saw."""
+    """Create a task in a folder, run its roles as processes, send simulated users, and report what each role saw.
+
+    Parameters
+    ----------
+    folder
+        A folder without a task.
+    users, mixers
+        Numbers of users, and of mixers (1 or 2).
+    seed
+        The seed of the users.
+    progress
+        Called with the number of users that have reported.
+    """
     creation.check_free(folder)
     began = time.monotonic()
     task = write_demo_task(folder, users=users, mixers=mixers)
@@ -306,9 +361,13 @@ def run_demo(
         world = world_for_task(task, None)
         crowd = SimulatedUsers(task, http, world, rounds=users, seed=seed, concurrency=8, progress=progress)
         crowd.run()
-        _wait_for_receipt(databases[task.collector])
-        met = {role: _metrics(task, role, Secrets.read(folder, role, task).token) for role in task.roles}
-        ledger = _ledger(task)
+        end = time.monotonic() + 60.0
+        while count_rows(databases[task.collector]).get("reports", 1) and time.monotonic() < end:
+            time.sleep(0.05)  # the collector deletes reports with their receipt, a moment after the publication
+        metrics = {role: _read_metrics(task, role, Secrets.read(folder, role, task).token) for role in task.roles}
+        status, content = _get(task, "analyzer", f"/tasks/{task.id}/ledger")
+        if status != 200:
+            raise BandannaError(f"the analyzer shows no ledger: {status}")
     return {
         "task": task.id,
         "title": task.content["title"],
@@ -316,40 +375,30 @@ def run_demo(
         "collector": task.collector,
         "promise": task.content["promise"],
         "crowd": summarize_users(crowd),
-        "ledger": ledger,
+        "ledger": dict(loads(content)["ledger"]),
         "saw": [
-            _describe_seen(task, role, met[role], watch.most[role], count_rows(databases[role])) for role in task.roles
+            _describe_role(task, role, metrics[role], watch.most[role], count_rows(databases[role]))
+            for role in task.roles
         ],
         "seconds": {"created": created - began, "started": started - created},
     }
 
 
-def _describe_seen(
-    task: Task, role: str, met: dict[str, float], most: dict[str, int], end: dict[str, int]
+def _describe_role(
+    task: Task, role: str, metrics: dict[str, float], most: dict[str, int], end: dict[str, int]
 ) -> dict[str, Any]:
-    sees = next(each.sees for each in visibility_table(task) if each.role == role)
-    tables = {name: [max(most.get(name, 0), count), count] for name, count in end.items()}
     return {
         "role": role,
-        "sees": sees,
-        "requests": int(met["bandanna_requests_total"]),
-        "bytes": int(met["bandanna_received_bytes_total"]),
-        "tables": tables,
+        "sees": next(each.sees for each in visibility_table(task) if each.role == role),
+        "requests": int(metrics["bandanna_requests_total"]),
+        "bytes": int(metrics["bandanna_received_bytes_total"]),
+        "tables": {name: [max(most.get(name, 0), count), count] for name, count in end.items()},
     }
 
 
-def _wait_for_receipt(database: Path, seconds: float = 60.0) -> None:
-    """The collector deletes reports when their receipt has come: a moment after the publication."""
-    end = time.monotonic() + seconds
-    while count_rows(database).get("reports", 1) and time.monotonic() < end:  # 1: it could not be read
-        time.sleep(0.05)
-
-
-def _metrics(task: Task, role: str, token: str) -> dict[str, float]:
-    """Every metric of a role, added up over its labels."""
-    calls = RoleConnection(task.url(role))
-    with closing(calls):
-        _, content, _ = calls.ask("GET", "/metrics", headers={"Authorization": f"Bearer {token}"})
+def _read_metrics(task: Task, role: str, token: str) -> dict[str, float]:
+    """Return the metrics of a role, each added up over its labels."""
+    _, content = _get(task, role, "/metrics", {"Authorization": f"Bearer {token}"})
     sums: dict[str, float] = {}
     for family in text_string_to_metric_families(content.decode()):
         for sample in family.samples:
@@ -357,10 +406,7 @@ def _metrics(task: Task, role: str, token: str) -> dict[str, float]:
     return sums
 
 
-def _ledger(task: Task) -> dict[str, Any]:
-    calls = RoleConnection(task.url("analyzer"))
-    with closing(calls):
-        status, content, _ = calls.ask("GET", f"/tasks/{task.id}/ledger")
-    if status != 200:
-        raise BandannaError(f"the analyzer shows no ledger: {status}")
-    return dict(loads(content)["ledger"])
+def _get(task: Task, role: str, path: str, headers: dict[str, str] | None = None) -> tuple[int, bytes]:
+    with closing(RoleConnection(task.url(role))) as connection:
+        status, content, _ = connection.ask("GET", path, headers=headers)
+    return status, content

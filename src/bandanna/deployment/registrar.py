@@ -1,4 +1,4 @@
-"""The registrar: tickets, witnesses and tables."""
+"""The registrar: tickets and witnesses."""
 
 from __future__ import annotations
 
@@ -29,10 +29,9 @@ from bandanna.storage.database.base import Database, Transaction
 # Tables
 
 
-# users     a ticket that was given: the person (a keyed hash), the epoch, the slot
-#           none -> given -> moved: a refusal takes the row away, and a later epoch gets another one
-# witness   every publication that the analyzer has told of, with the cosignature: none -> stands, for ever
-# binding   what this database belongs to: a hash of the task and of the key that hides people
+# users    a ticket: the user's key (a keyed hash), the epoch, the slot; a refusal deletes the row
+# witness  every publication that has the cosignature; never deleted
+# binding  a hash of the task and of the secret that hides users: what this database belongs to
 SCHEMA = """
 create table users (
     person {blob} not null, epoch {bigint} not null, slot {blob} not null, primary key (person, epoch)
@@ -44,12 +43,12 @@ create table witness (
 create table binding (one {bigint} primary key, mark {blob} not null);
 """
 
-TicketsByUser = dict[bytes, dict[int, bytes]]  # person -> epoch -> slot
+TicketsByUser = dict[bytes, dict[int, bytes]]  # key of the user -> epoch -> slot
 
 
 class Witness(NamedTuple):
-    """A publication that stands: its number and chain, the epoch that is awaited after it, what the analyzer has signed
-    of it, and the registrar's own signature."""
+    """A cosigned publication: its number and chain, the epoch awaited after it, the analyzer's document, and the
+    cosignature."""
 
     number: int
     epoch: int
@@ -58,92 +57,68 @@ class Witness(NamedTuple):
     cosignature: str
 
 
-def select_tickets(transaction: Transaction, people: Collection[bytes]) -> TicketsByUser:
-    """The tickets of these people."""
-    held: TicketsByUser = {person: {} for person in people}
-    if not held:
-        return held
-    asked = list(held)
-    asked += asked[-1:] * ((1 << (len(asked) - 1).bit_length()) - len(asked))  # few statements, each prepared once
-    places = ", ".join("?" * len(asked))
-    rows = transaction.execute(f"select person, epoch, slot from users where person in ({places})", *asked)
-    for person, epoch, slot in rows:
-        held[person][epoch] = slot
-    return held
+_WITNESS_COLUMNS = ", ".join(Witness._fields)
 
 
-def store_changes(transaction: Transaction, before: TicketsByUser, after: TicketsByUser) -> None:
-    """Write what is different."""
-    gone, new = set(_rows(before)) - set(_rows(after)), set(_rows(after)) - set(_rows(before))
-    transaction.many("delete from users where person = ? and epoch = ? and slot = ?", gone)
-    transaction.many("insert into users (person, epoch, slot) values (?, ?, ?)", sorted(new))
+def select_tickets(rows: Transaction, people: Collection[bytes]) -> TicketsByUser:
+    """Return the tickets of these users."""
+    tickets: TicketsByUser = {person: {} for person in people}
+    if tickets:
+        keys = list(tickets)
+        keys += keys[-1:] * ((1 << (len(keys) - 1).bit_length()) - len(keys))  # few statements, each prepared once
+        places = ", ".join("?" * len(keys))
+        sql = f"select person, epoch, slot from users where person in ({places})"
+        for person, epoch, slot in rows.execute(sql, *keys):
+            tickets[person][epoch] = slot
+    return tickets
 
 
-def select_witness(transaction: Transaction) -> Witness | None:
-    """The newest, if there is any."""
-    columns = ", ".join(Witness._fields)
-    rows = transaction.execute(f"select {columns} from witness order by number desc limit 1")
-    return Witness(*rows[0]) if rows else None
+def store_changes(rows: Transaction, before: TicketsByUser, after: TicketsByUser) -> None:
+    """Write the tickets that differ."""
+    old, new = set(_iterate_rows(before)), set(_iterate_rows(after))
+    rows.many("delete from users where person = ? and epoch = ? and slot = ?", old - new)
+    rows.many("insert into users (person, epoch, slot) values (?, ?, ?)", sorted(new - old))
 
 
-def store_witness(transaction: Transaction, newest: Witness) -> None:
-    """One more: a number that stands already is refused."""
-    columns = ", ".join(Witness._fields)
-    transaction.execute(f"insert into witness ({columns}) values (?, ?, ?, ?, ?)", *newest)
+def _iterate_rows(tickets: TicketsByUser) -> Iterable[tuple[bytes, int, bytes]]:
+    return ((person, epoch, slot) for person, own in tickets.items() for epoch, slot in own.items())
 
 
-def check_registrar_task(transaction: Transaction, own: bytes) -> bytes:
-    """What the database belongs to; `own` if it is new."""
-    rows = transaction.execute("select mark from binding where one = 1")
-    if rows:
-        return bytes(rows[0][0])
-    transaction.execute("insert into binding (one, mark) values (1, ?)", own)
-    return own
-
-
-def analyze_tables(transaction: Transaction) -> None:
-    """PostgreSQL plans by what it knows of a table: of one that was just restored, nothing, and it would read all."""
-    if transaction.dialect == "postgres":
-        transaction.execute("analyze users")
-
-
-def count_tickets(transaction: Transaction) -> int:
-    """How many tickets there are."""
-    return int(transaction.execute("select count(*) from users")[0][0])
-
-
-def _rows(held: TicketsByUser) -> Iterable[tuple[bytes, int, bytes]]:
-    return ((person, epoch, slot) for person, tickets in held.items() for epoch, slot in tickets.items())
+def select_witness(rows: Transaction) -> Witness | None:
+    """Return the newest witness; None if there is none."""
+    found = rows.execute(f"select {_WITNESS_COLUMNS} from witness order by number desc limit 1")
+    return Witness(*found[0]) if found else None
 
 
 # The notary
 
 
-_LONGEST = 100  # characters of a chain
+_LONGEST_CHAIN = 100  # characters
 _FIELDS = {"number", "previous", "chain", "epoch", "signature"}
 
 
 class Notary:
-    """Cosign one publication of each number, in transactions of the registrar's database.
+    """Cosigns one publication of each number, in transactions of the registrar's database.
 
     The analyzer shows a publication only with the cosignature. An analyzer whose database was restored, or a second one
-    beside it, can release a batch again with fresh noise, but nobody sees what it releases.
+    beside it, can release a batch again with fresh noise, but nobody sees that release.
 
     Parameters
     ----------
+    db
+        The registrar's database.
     task
         The id of the task.
     analyzer_key
-        The public key by which the analyzer signs what it tells.
+        The public key of the analyzer's signatures.
     sign
-        Signs by the registrar's own key.
+        Signs with the registrar's key.
 
     Attributes
     ----------
     behind
-        Whether the analyzer has told of a publication beyond the next one: then this database is not the newest, until
-        the process ends. To be told of the missing ones, by whoever has kept what the analyzer signed, mends nothing:
-        the tickets that were given since are missing too.
+        Whether the analyzer has sent a publication beyond the next one. Then this database is not the newest, until the
+        process ends. The missing publications would not repair it, because the tickets given since are missing too.
     """
 
     def __init__(self, db: Database, *, task: str, analyzer_key: str, sign: Signer) -> None:
@@ -156,58 +131,58 @@ class Notary:
         Parameters
         ----------
         document
-            What the analyzer tells: number, previous chain, chain, awaited epoch, and its signature of these.
+            The analyzer's statement: number, previous chain, chain, awaited epoch, and its signature of these.
 
         Returns
         -------
         tuple[int, dict[str, Any]]
-            201 and the cosignature of a new publication, 200 and the same cosignature of the newest one told again,
-            409 and what the analyzer has said of the newest one if that is another, or a later one; 409 and nothing if
-            publications are missing here, or were; 403 and nothing if the analyzer has not signed the document.
+            201 and the cosignature of a new publication; 200 and the same cosignature of the newest one again; 409 and
+            the analyzer's statement of the newest one if another or a later one is cosigned; 409 and nothing if
+            publications are or were missing here; 403 and nothing if the analyzer has not signed the document.
         """
-        told = _read_witness(document)
-        signed = {name: value for name, value in document.items() if name != "signature"}
-        if not verify(self._analyzer_key, self._task, "witness", canonical.dumps(signed), document["signature"]):
+        pin = _read_witness(document)
+        statement = {name: value for name, value in document.items() if name != "signature"}
+        if not verify(self._analyzer_key, self._task, "witness", canonical.dumps(statement), document["signature"]):
             return 403, {}
-        with self._db.transaction() as transaction:
-            known = select_witness(transaction)
-            number, chain, epoch = (-1, "", 0) if known is None else (known.number, known.chain, known.epoch)
-            if known is not None and told == (number, chain):
-                return 200, {"cosignature": known.cosignature}
-            self.behind = self.behind or told.number > number + 1
+        with self._db.transaction() as rows:
+            newest = select_witness(rows)
+            number, chain, epoch = (-1, "", 0) if newest is None else (newest.number, newest.chain, newest.epoch)
+            if newest is not None and pin == (number, chain):
+                return 200, {"cosignature": newest.cosignature}
+            self.behind = self.behind or pin.number > number + 1
             if self.behind:
                 return 409, {}
-            if told.number <= number or document["previous"] != chain or document["epoch"] < epoch:
-                assert known is not None
-                return 409, {"witness": canonical.loads(known.document)}
-            cosignature = self._sign("cosignature", cosigned_statement(told))
-            text = canonical.dumps(document).decode()
-            store_witness(transaction, Witness(told.number, document["epoch"], told.chain, text, cosignature))
+            if pin.number <= number or document["previous"] != chain or document["epoch"] < epoch:
+                assert newest is not None
+                return 409, {"witness": canonical.loads(newest.document)}
+            cosignature = self._sign("cosignature", cosigned_statement(pin))
+            values = (pin.number, document["epoch"], pin.chain, canonical.dumps(document).decode(), cosignature)
+            rows.execute(f"insert into witness ({_WITNESS_COLUMNS}) values (?, ?, ?, ?, ?)", *values)
         return 201, {"cosignature": cosignature}
 
     def newest(self) -> dict[str, Any] | None:
-        """The newest publication that stands, with the cosignature.
+        """Return the newest cosigned statement; None if there is none.
 
-        The analyzer's signature is not shown: who has it could bring a restored registrar, which lacks publications, to
-        cosign them before the analyzer is heard.
+        The analyzer's signature is left out: with it, anybody could let a restored registrar, which lacks publications,
+        cosign them before the analyzer does.
         """
-        with self._db.reading() as transaction:
-            known = select_witness(transaction)
-        if known is None:
+        with self._db.reading() as rows:
+            newest = select_witness(rows)
+        if newest is None:
             return None
-        shown = {name: value for name, value in canonical.loads(known.document).items() if name != "signature"}
-        return {**shown, "cosignature": known.cosignature}
+        statement = {name: value for name, value in canonical.loads(newest.document).items() if name != "signature"}
+        return {**statement, "cosignature": newest.cosignature}
 
 
 def _read_witness(document: Any) -> PublicationPin:
-    """The number and the chain of a document whose fields are what they have to be."""
+    """Return the number and the chain of a valid document."""
     if not isinstance(document, dict) or set(document) != _FIELDS:
         raise Unreadable(f"a witness has the fields {', '.join(sorted(_FIELDS))}")
     if not all(type(document[name]) is int and 0 <= document[name] <= EPOCHS for name in ("number", "epoch")):
-        raise Unreadable("a witness whose number or epoch is none")
+        raise Unreadable("a witness without a valid number or epoch")
     if not all(isinstance(document[name], str) and document[name].isascii() for name in ("previous", "chain")):
         raise Unreadable("a witness without chains")
-    if not 0 < len(document["chain"]) <= _LONGEST or len(document["previous"]) > _LONGEST:
+    if not 0 < len(document["chain"]) <= _LONGEST_CHAIN or len(document["previous"]) > _LONGEST_CHAIN:
         raise Unreadable("a witness without chains")
     return PublicationPin(document["number"], document["chain"])
 
@@ -215,15 +190,15 @@ def _read_witness(document: Any) -> PublicationPin:
 # Tickets
 
 
-MOST = 1000  # tickets in a request
-LONGEST = 200  # characters of a user's name
-AHEAD = 2  # epochs beyond the newest that is known
-PROOFS = 64  # refusals that one user may bring along
+MOST_TICKETS = 1000  # in a request
+LONGEST_NAME = 200  # characters of a user's name
+EPOCHS_AHEAD = 2  # of the newest publication
+MOST_PROOFS = 64  # of refusals in one request for a ticket
 
 
 @dataclass(frozen=True, kw_only=True)
 class TicketRequest:
-    """One person's wish for a ticket, and the refusals (epoch, slot) that were proved."""
+    """One user's request for a ticket, with the refusals (epoch, slot) that were proved."""
 
     person: bytes
     epoch: int
@@ -231,14 +206,29 @@ class TicketRequest:
 
 
 class Registrar:
-    """Give tickets, in transactions of the registrar's database: one for each user and epoch.
+    """Gives tickets, in transactions of the registrar's database: one for each user and epoch.
 
-    At most `participations` tickets of a user may still be used. A proof of the collector that a slot was not used, and
-    never will be, gives its owner a ticket of a later epoch. Nothing that people report comes here. Many tickets are
-    asked for at once, so a refusal is one of the answers.
+    A user has at most `participations` tickets that may still be used. With the collector's proof that a slot was not
+    used, and never will be, its owner gets a ticket of a later epoch. No reports are sent to the registrar.
 
         person = HMAC-SHA256(secret, "user" | task | user), its first 16 bytes: the key under which a user is stored
         slot   = HMAC-SHA256(secret, "slot" | task | epoch | person), likewise: the same one after a restore
+
+    Parameters
+    ----------
+    db
+        Its database.
+    task
+        The digest of the task.
+    ticket_keys
+        By verifier, the keys that the registrar shares with it.
+    secret
+        The key that hides users.
+    participations
+        The most batches that one user may be in.
+    moves
+        Whether a refusal gives another ticket. It must not if reports are protected from the collector, which has read
+        the reports that it refuses and could refuse without end.
     """
 
     def __init__(
@@ -251,105 +241,95 @@ class Registrar:
         participations: int,
         moves: bool = True,
     ) -> None:
-        """ticket_keys: by verifier, those that this registrar and it share.
-
-        moves: whether a refusal gives another ticket; not where the collector is whom reports are protected from,
-        who has seen what it refuses and could refuse for ever.
-        """
         self._db, self._task, self._secret, self._collector = db, task, secret, ticket_keys[COLLECTOR]
         self._tickets = {verifier: TicketKeys(key, task, verifier) for verifier, key in ticket_keys.items()}
         self._participations = validation.integer("participations", participations)
         self._moves = moves
         own = mac(secret, encode_label("registrar"), task)
-        with db.transaction() as transaction:
-            found = check_registrar_task(transaction, own)
-            analyze_tables(transaction)
-        if not hmac.compare_digest(found, own):
+        with db.transaction() as rows:
+            found = rows.execute("select mark from binding where one = 1")
+            if not found:
+                rows.execute("insert into binding (one, mark) values (1, ?)", own)
+            if rows.dialect == "postgres":  # without statistics, it would read a restored table completely
+                rows.execute("analyze users")
+        if found and not hmac.compare_digest(bytes(found[0][0]), own):
             raise BandannaError(
-                f"{db.name} belongs to another task, or hides people under another secret: with this one everybody "
+                f"{db.name} belongs to another task, or hides users under another secret: with this one every user "
                 "could take part once more"
             )
 
     def tickets(self, requests: Any) -> list[dict[str, Any]]:
-        """For each {"user", "epoch", "refused"?}: {"epoch", "slot", "collector", "helper"?}, or {"refused": reason}.
+        """Give tickets in one transaction.
 
-        Reasons: "user" (no text of 1 to 200 characters), "epoch" (none, or too far ahead), "proof" (a refusal that the
-        collector has not made), "participations" (no more of them). All in one transaction.
+        For each {"user", "epoch", "refused"?} the answer is {"epoch", "slot", "collector", "helper"?} or {"refused":
+        reason}: "user" (not a text of 1 to 200 characters), "epoch" (invalid or too far ahead), "proof" (a refusal that
+        the collector has not made) or "participations" (none left).
         """
-        if not isinstance(requests, list) or not 0 < len(requests) <= MOST:
-            raise InvalidArgument("tickets", type(requests).__name__, f"a list of 1 to {MOST}")
-        wanted = [self._wanted(each) for each in requests]
-        people = {each.person for each in wanted if isinstance(each, TicketRequest)}
-        with self._db.transaction() as transaction:
-            known = select_witness(transaction)
-            last = AHEAD + (0 if known is None else known.epoch)
-            held = select_tickets(transaction, people)
-            before = {person: dict(tickets) for person, tickets in held.items()}
-            answers = [each if isinstance(each, str) else self._given(each, held[each.person], last) for each in wanted]
-            store_changes(transaction, before, held)
+        if not isinstance(requests, list) or not 0 < len(requests) <= MOST_TICKETS:
+            raise InvalidArgument("tickets", type(requests).__name__, f"a list of 1 to {MOST_TICKETS} requests")
+        parsed = [self._parse_request(each) for each in requests]
+        people = {each.person for each in parsed if isinstance(each, TicketRequest)}
+        with self._db.transaction() as rows:
+            newest = select_witness(rows)
+            last = EPOCHS_AHEAD + (0 if newest is None else newest.epoch)
+            tickets = select_tickets(rows, people)
+            before = {person: dict(own) for person, own in tickets.items()}
+            answers = [
+                each if isinstance(each, str) else self._give(each, tickets[each.person], last) for each in parsed
+            ]
+            store_changes(rows, before, tickets)
         return [{"refused": each} if isinstance(each, str) else each for each in answers]
 
     def counts(self) -> dict[str, int]:
-        """For the administrator."""
-        with self._db.reading() as transaction:
-            return {"tickets": count_tickets(transaction)}
+        """Return the number of tickets, for the operator."""
+        with self._db.reading() as rows:
+            return {"tickets": int(rows.execute("select count(*) from users")[0][0])}
 
-    def _wanted(self, request: Any) -> TicketRequest | str:
-        """What was asked for, or the reason why it is nothing."""
+    def _parse_request(self, request: Any) -> TicketRequest | str:
+        """Return a valid request, or the reason of its refusal."""
         if not isinstance(request, Mapping) or not {"user", "epoch"} <= set(request) <= {"user", "epoch", "refused"}:
             return "user"
         user, epoch, proofs = request["user"], request["epoch"], request.get("refused", [])
-        if not isinstance(user, str) or not 0 < len(user) <= LONGEST or not _is_writable_text(user):
+        try:
+            name = user.encode() if isinstance(user, str) and len(user) <= LONGEST_NAME else b""
+        except UnicodeEncodeError:  # half characters
+            name = b""
+        if not name:
             return "user"
         if type(epoch) is not int or not 0 <= epoch <= EPOCHS:
             return "epoch"
+        if not isinstance(proofs, list) or len(proofs) > MOST_PROOFS or not all(isinstance(p, list) for p in proofs):
+            return "proof"
         try:
-            refused = tuple(self._parse_proof(*proof) for proof in _list_proofs(proofs))
+            refused = tuple(self._parse_proof(*proof) for proof in proofs)
         except (TypeError, Unreadable):
             return "proof"
-        person = mac(self._secret, encode_label("user"), self._task, user.encode())
+        person = mac(self._secret, encode_label("user"), self._task, name)
         return TicketRequest(person=person, epoch=epoch, refused=refused)
 
     def _parse_proof(self, epoch: Any, slot: Any, proof: Any) -> tuple[int, bytes]:
-        """An epoch and its slot, if the collector has refused it."""
+        """Return epoch and slot of a refusal that the collector has made; raise Unreadable for another one."""
         if type(epoch) is not int or not 0 <= epoch <= EPOCHS:
             raise Unreadable("a refusal without an epoch")
         opened = canonical.decode_base64url(slot, SLOT)
-        if not is_equal_mac(
-            canonical.decode_base64url(proof, MAC), prove_unused(self._collector, self._task, epoch, opened)
-        ):
-            raise Unreadable("a refusal that nobody has made")
+        expected = prove_unused(self._collector, self._task, epoch, opened)
+        if not is_equal_mac(canonical.decode_base64url(proof, MAC), expected):
+            raise Unreadable("a refusal that the collector has not made")
         return epoch, opened
 
-    def _given(self, wanted: TicketRequest, held: dict[int, bytes], last: int) -> dict[str, Any] | str:
-        """A ticket, entered into what its owner holds; the same again for whoever has one in this epoch."""
-        epoch = wanted.epoch
-        if epoch not in held:
+    def _give(self, request: TicketRequest, tickets: dict[int, bytes], last: int) -> dict[str, Any] | str:
+        """Return the user's ticket of an epoch, entered into `tickets`, or the reason of a refusal."""
+        epoch = request.epoch
+        if epoch not in tickets:
             if epoch > last:
                 return "epoch"
-            for before, slot in wanted.refused:
-                if self._moves and before < epoch and held.get(before) == slot:
-                    del held[before]  # once: nobody has this slot any more
-            if len(held) >= self._participations:
+            for before, slot in request.refused:
+                if self._moves and before < epoch and tickets.get(before) == slot:
+                    del tickets[before]
+            if len(tickets) >= self._participations:
                 return "participations"
-            held[epoch] = mac(
-                self._secret, encode_label("slot"), self._task, epoch.to_bytes(4, "little"), wanted.person
-            )
-        slot = held[epoch]
+            parts = (encode_label("slot"), self._task, epoch.to_bytes(4, "little"), request.person)
+            tickets[epoch] = mac(self._secret, *parts)
+        slot = tickets[epoch]
         keys = {verifier: canonical.encode_base64url(each.key(epoch, slot)) for verifier, each in self._tickets.items()}
         return {"epoch": epoch, "slot": canonical.encode_base64url(slot), **keys}
-
-
-def _list_proofs(proofs: Any) -> list[Any]:
-    if not isinstance(proofs, list) or len(proofs) > PROOFS or not all(isinstance(each, list) for each in proofs):
-        raise Unreadable("refusals that are no list")
-    return proofs
-
-
-def _is_writable_text(text: str) -> bool:
-    """Whether it can be written: no half characters."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

@@ -9,10 +9,10 @@ from prometheus_client import CollectorRegistry, Counter
 
 from bandanna.deployment.http.limits import Limits, host_from_url, parse_json_body
 from bandanna.deployment.http.metrics import EventLog
-from bandanna.deployment.http.requests import RequestRefused, json_response, run_in_thread
+from bandanna.deployment.http.requests import RequestRefused, check_task, json_response, run_in_thread
 from bandanna.deployment.messages import canonical
 from bandanna.deployment.messages.canonical import COLLECTOR, HELPER, sign
-from bandanna.deployment.registrar import MOST, SCHEMA, Notary, Registrar
+from bandanna.deployment.registrar import MOST_TICKETS, SCHEMA, Notary, Registrar
 from bandanna.errors import InvalidArgument
 from bandanna.storage.database.base import Database, open_database
 
@@ -28,7 +28,7 @@ _LIMITS = Limits(body=1 << 21, peers=256)
 
 
 class RegistrarService:
-    """A registrar that is served: opened when the process begins to serve, closed at its end."""
+    """The handlers of a registrar, which is opened when the process begins to serve and closed at its end."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class RegistrarService:
         )
 
     async def start(self) -> None:
-        """Open the database, as its only server."""
+        """Claim the database."""
         self._registrar = await run_in_thread(self._open)
 
     def _open(self) -> Registrar:
@@ -59,28 +59,28 @@ class RegistrarService:
         return Registrar(self.database, **self._parts)
 
     async def stop(self) -> None:
-        """Let go of the database."""
+        """Close the database."""
         if self.database is not None:
             self.database.close()
 
     async def status(self) -> dict[str, Any]:
-        """Numbers only."""
+        """Return the number of tickets and the newest witness."""
         return {**await run_in_thread(self._open_role.counts), "witness": await run_in_thread(self._open_notary.newest)}
 
     async def tickets(
         self, body: bytes, params: dict[str, str], headers: dict[bytes, bytes]
     ) -> tuple[int, bytes, None]:
-        """200 if some were given; if none was, 429 where nobody has a participation left, else 409."""
-        self._of_task(params["task"])
+        """Give tickets. Answer 200 if some were given; else 429 if no user has a participation left, else 409."""
+        check_task(params["task"], self._task_id)
         document = parse_json_body(body)
         if not isinstance(document, dict) or set(document) != {"tickets"}:
             raise RequestRefused(400, "json", error='{"tickets": [...]} is expected')
-        if self._open_notary.behind:  # whoever took part since this database was newest could do so once more
+        if self._open_notary.behind:  # users without a record here could take part once more
             raise RequestRefused(503, "behind", retry_after=5)
         try:
             answers = await run_in_thread(self._open_role.tickets, document["tickets"])
         except InvalidArgument:
-            raise RequestRefused(400, "tickets", most=MOST) from None
+            raise RequestRefused(400, "tickets", most=MOST_TICKETS) from None
         reasons = [answer["refused"] for answer in answers if "refused" in answer]
         for reason in reasons:
             self._refused.labels(reason=reason).inc()
@@ -89,16 +89,17 @@ class RegistrarService:
         return status, canonical.dumps({"tickets": answers}), None
 
     async def put_witness(self, request: Request) -> Response:
-        """201 cosigned now, 200 before, 409 with the newest one that stands, 403 if the analyzer has not signed it."""
-        self._of_task(request.path_params["task"])
+        """Cosign a publication. Answer 201, 200 if it was cosigned before, 409 with the newest one, or 403 without the
+        analyzer's signature."""
+        check_task(request.path_params["task"], self._task_id)
         status, answer = await run_in_thread(self._open_notary.witness, parse_json_body(await request.body()))
         if status >= 400:
             raise RequestRefused(status, "signature" if status == 403 else "witness" if answer else "behind", **answer)
         return json_response(answer, status)
 
     async def get_witness(self, request: Request) -> Response:
-        """The newest; 404 before there is one."""
-        self._of_task(request.path_params["task"])
+        """Answer the newest witness, or 404 before there is one."""
+        check_task(request.path_params["task"], self._task_id)
         newest = await run_in_thread(self._open_notary.newest)
         if newest is None:
             raise RequestRefused(404, "no-witness")
@@ -118,16 +119,12 @@ class RegistrarService:
 
     @property
     def well(self) -> bool:
-        """Whether it is at work, with its newest database as far as the analyzer can tell."""
+        """Whether it serves with its newest database, as far as the analyzer's statements show."""
         return self._registrar is not None and not self._open_notary.behind
-
-    def _of_task(self, name: str) -> None:
-        if name != self._task_id:
-            raise RequestRefused(404, "task")
 
 
 def make_registrar(task: Task, secrets: Secrets) -> dict[str, Any]:
-    """What a task's registrar is made of."""
+    """Return the arguments of a task's `Registrar`."""
     verifiers = (COLLECTOR, HELPER)[: max(1, task.mixers)]
     return {
         "task": task.digest,
@@ -139,7 +136,7 @@ def make_registrar(task: Task, secrets: Secrets) -> dict[str, Any]:
 
 
 def make_notary(task: Task, secrets: Secrets) -> dict[str, Any]:
-    """What a task's notary is made of."""
+    """Return the arguments of a task's `Notary`."""
     return {
         "task": task.id,
         "analyzer_key": task.key("analyzer"),
@@ -150,30 +147,30 @@ def make_notary(task: Task, secrets: Secrets) -> dict[str, Any]:
 def build_registrar(
     task: Task, secrets: Secrets, db_url: str, *, log: EventLog | None = None, limits: Limits = _LIMITS
 ) -> Application:
-    """The application of a task's registrar; the host's login has its token."""
+    """Return the application of a task's registrar. The host's login has its token."""
     from bandanna.deployment.http.application import build_application
 
     metrics = CollectorRegistry()
-    office = RegistrarService(
+    service = RegistrarService(
         make_registrar(task, secrets), make_notary(task, secrets), task_id=task.id, db_url=db_url, metrics=metrics
     )
     return build_application(
         role="registrar",
         routes=[
-            ("PUT", "/tasks/{task}/witness", office.put_witness),
-            ("GET", "/tasks/{task}/witness", office.get_witness),
+            ("PUT", "/tasks/{task}/witness", service.put_witness),
+            ("GET", "/tasks/{task}/witness", service.get_witness),
         ],
-        uploads={"/tasks/{task}/tickets": office.tickets},
+        uploads={"/tasks/{task}/tickets": service.tickets},
         peers=["PUT /tasks/{task}/witness", "GET /tasks/{task}/witness"],
         keyed=["POST /tasks/{task}/tickets"],
         names=[host_from_url(task.url("registrar"))],
-        start=office.start,
-        stop=office.stop,
-        health=lambda: {"ok": office.well, "task": task.id},
-        status=office.status,
+        start=service.start,
+        stop=service.stop,
+        health=lambda: {"ok": service.well, "task": task.id},
+        status=service.status,
         metrics=metrics,
         log=log or EventLog("registrar", task=task.id),
         token=secrets.token,
-        database=lambda: office.database,
+        database=lambda: service.database,
         limits=limits,
     )

@@ -1,23 +1,48 @@
-"""The shuffler: it takes plans from the analyzer, and forwards shares to it and jobs to the helper."""
+"""The shuffler: takes plans from the analyzer, forwards shares to it and jobs to the helper, and its HTTP service."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
+from prometheus_client import CollectorRegistry
+
 from bandanna.deployment.calls import RoleConnection, RoleUnreachable
-from bandanna.deployment.collector import ClosedRound, Collector, Plan
+from bandanna.deployment.collector import SCHEMA, ClosedRound, Collector, Plan
+from bandanna.deployment.collector_worker import CollectorRoutes, CollectorThread, compute_limits
+from bandanna.deployment.http.application import build_application
+from bandanna.deployment.http.limits import host_from_url
+from bandanna.deployment.http.metrics import EventLog
+from bandanna.deployment.http.requests import run_in_thread
 from bandanna.deployment.messages.batch_plan import Batch
-from bandanna.deployment.messages.canonical import Signer, digest, dumps, loads
+from bandanna.deployment.messages.canonical import COLLECTOR, Signer, digest, dumps, loads, sign
 from bandanna.deployment.messages.publication import read_publication
 from bandanna.deployment.messages.share import JobEntry, check_receipt, write_job
+from bandanna.deployment.task.document import Secrets, Task, check_announced
+from bandanna.deployment.task.query_plan import first_batches
+from bandanna.device.noise import SecureNoise
 from bandanna.errors import BandannaError, Unreadable
+from bandanna.storage.database.base import open_database
 
 
 class Shuffler:
-    """The mixer's side of a batch: its plan from the analyzer, its share to the analyzer.
+    """The mixer's side of a batch: fetches its plan from the analyzer and sends its share.
 
-    check  refuses batches that are not the policy's in a state: with fewer people or less noise than devices were told
+    Parameters
+    ----------
+    collector
+        Where the reports are.
+    task_id
+        The task's name.
+    analyzer, helper
+        Connections to the other roles; helper is None if there is one mixer.
+    sign
+        Signs a message of a kind.
+    analyzer_key, registrar_key
+        Public keys of the signatures of publications and receipts.
+    check
+        Refuses batches other than those of the policy in a state: with fewer users or less noise.
     """
 
     def __init__(
@@ -40,65 +65,57 @@ class Shuffler:
         self.status = "starting"
 
     def plan(self) -> Plan | None:
-        """What the analyzer has published since."""
-        if self._number is not None and (self._collector.closes_at is not None or self._filling()):
+        """Return the batches of a newer publication; None if there is none."""
+        progress = self._collector.progress()
+        filling = bool(progress["of"]) and progress["slots"] < progress["of"]
+        if self._number is not None and (self._collector.closes_at is not None or filling):
             return None  # nothing can be newer before this round is forwarded
         found = self._analyzer.publication(self._task, self._number)
         if found is None:
             return None
         content, _ = read_publication(found, task_id=self._task, key=self._key, registrar_key=self._registrar_key)
-        self._check_not_older(content)
+        last = self._collector.last_receipt()
+        if last is not None and int(content["number"]) < int(last["number"]):  # it would release batches again
+            raise BandannaError(f"the analyzer has gone back to publication {content['number']}, from {last['number']}")
         batches = tuple(map(Batch.from_dict, content["batches"]))
         self._check_announced(content["state"], batches)
         self._number, self.status = int(content["number"]), str(content["status"])
         return batches, (int(content["epoch"]), int(content["round"]))
 
-    def _filling(self) -> bool:
-        progress = self._collector.progress()
-        return bool(progress["of"]) and progress["slots"] < progress["of"]
-
-    def _check_not_older(self, content: Any) -> None:
-        """An analyzer that has forgotten what it has released must not release it again."""
-        last = self._collector.last_receipt()
-        if last is not None and int(content["number"]) < int(last["number"]):
-            raise BandannaError(f"the analyzer has gone back to publication {content['number']}, from {last['number']}")
-
     def forward(self, closed: ClosedRound) -> bytes | None:
-        """A closed round: the receipt, or None if it is stored and waits for another share."""
-        content = closed.share
-        where = f"/tasks/{self._task}/batches/{closed.epoch}.{closed.round}"
-        known = self._fetch_receipt(closed, where)
-        if known is not None:
-            return known
+        """Send a share and return the receipt; None if the analyzer waits for another share."""
+        path = f"/tasks/{self._task}/batches/{closed.epoch}.{closed.round}"
+        receipt = self._fetch_receipt(closed, path)
+        if receipt is not None:
+            return receipt
         if self._helper is not None:
-            self._send_job(closed, where)
-        status, answer, _ = self._analyzer.ask(
-            "PUT", f"{where}/shares/shuffler", content, {"Signature": self._sign("share", content)}
-        )
+            self._send_job(self._helper, closed, path)
+        headers = {"Signature": self._sign("share", closed.share)}
+        status, answer, _ = self._analyzer.ask("PUT", f"{path}/shares/shuffler", closed.share, headers)
         if status == 202:
             return None
         if status not in (200, 201, 422):
             raise RoleUnreachable(f"the analyzer refuses batch {closed.epoch}: {status}")
-        return self._receipt(answer, closed)
+        return self._read_receipt(answer, closed)
 
-    def _fetch_receipt(self, closed: ClosedRound, where: str) -> bytes | None:
-        """The receipt of a round that the analyzer has been through; None if it awaits it.
+    def _fetch_receipt(self, closed: ClosedRound, path: str) -> bytes | None:
+        """Return the receipt of a round that the analyzer has already released; None if it awaits its share.
 
-        Its totals are not sent before that is known: if this database was rolled back they are other ones, and the
-        analyzer would have two sums of nearly the same people. Their digest tells whether they are those that it has.
+        The share is not sent before this is known. If this database was rolled back, its totals are other ones, and the
+        analyzer would have two sums of nearly the same users. Their digest says whether they are those that it has.
         """
-        status, answer, _ = self._analyzer.ask("GET", f"{where}/shares/shuffler/{digest(closed.share)}")
+        status, answer, _ = self._analyzer.ask("GET", f"{path}/shares/shuffler/{digest(closed.share)}")
         if status == 200:
-            return self._receipt(answer, closed)
-        if status == 409:
-            self._receipt(answer, closed)  # without one no report is given up
+            return self._read_receipt(answer, closed)
+        if status == 409:  # it has other totals: its receipt lets the reports be deleted
+            self._read_receipt(answer, closed)
             return dumps({"epoch": closed.epoch, "round": closed.round, "number": -1, "outcome": "over"})
         if status != 404:
-            raise RoleUnreachable(f"no word on batch {closed.epoch}: {status}")
+            raise RoleUnreachable(f"the analyzer does not say whether it has batch {closed.epoch}: {status}")
         return None
 
-    def _receipt(self, answer: bytes, closed: ClosedRound) -> bytes:
-        """The receipt in an answer: the analyzer's, of this round. There is a newer plan then."""
+    def _read_receipt(self, answer: bytes, closed: ClosedRound) -> bytes:
+        """Return the analyzer's receipt of this round from an answer. There is a newer plan then."""
         try:
             document = loads(answer)
             receipt = document.get("receipt") if isinstance(document, dict) else None
@@ -108,16 +125,71 @@ class Shuffler:
         self._number = None
         return dumps(receipt)
 
-    def _send_job(self, closed: ClosedRound, where: str) -> None:
-        """What is sealed for the helper of a batch: each seed with its ticket's key, which is not seen here."""
-        assert self._helper is not None
+    def _send_job(self, helper: RoleConnection, closed: ClosedRound, path: str) -> None:
+        """Send the helper the sealed seeds of a batch, each with its ticket's key, which is not visible here."""
         found = self._collector.entries(closed.epoch, closed.round)
         if found is None:  # only the receipt is missing: the helper has had its job
             return
         plan, rows = found
-        wanted = plan.rounds[closed.round]
-        entries = [JobEntry(slot, key_id, wanted.sealed(body)) for slot, key_id, body in rows]
+        entries = [JobEntry(slot, key_id, plan.rounds[closed.round].sealed(body)) for slot, key_id, body in rows]
         content = write_job(task_id=self._task, batch=plan, round_=closed.round, entries=entries)
-        status, _, _ = self._helper.ask("PUT", f"{where}/job", content, {"Signature": self._sign("job", content)})
+        status, _, _ = helper.ask("PUT", f"{path}/job", content, {"Signature": self._sign("job", content)})
         if status not in (200, 201):
             raise RoleUnreachable(f"the helper refuses batch {closed.epoch}: {status}")
+
+
+# The service
+
+
+def build_shuffler(task: Task, secrets: Secrets, *, database: str, log: EventLog, verify_tls: Any = True) -> Any:
+    """Return the application of a task's shuffler."""
+    assert task.policy is not None  # loading the policy registers the parts of mixers
+    rows = open_database(database, role="shuffler", schema=SCHEMA)
+    rows.claim()
+    metrics, source = CollectorRegistry(), SecureNoise()
+    collector = Collector(
+        rows,
+        task_id=task.id,
+        task=task.digest,
+        key=secrets.ticket_key(task, COLLECTOR),
+        grace=float(task.content["grace"]),
+        answered=task.content["close"] == "answered",
+        finish=lambda mixer, state: mixer.drawn(state, source),
+    )
+    helper = RoleConnection(task.url("helper"), verify_tls=verify_tls) if task.mixers == 2 else None
+    shuffler = Shuffler(
+        collector,
+        task_id=task.id,
+        analyzer=RoleConnection(task.url("analyzer"), verify_tls=verify_tls),
+        helper=helper,
+        sign=partial(sign, secrets.sign, task.id),
+        analyzer_key=task.key("analyzer"),
+        registrar_key=task.key("registrar"),
+        check=partial(check_announced, task),
+    )
+    thread = CollectorThread(collector, forward=shuffler.forward, plan=shuffler.plan, log=log)
+    routes = CollectorRoutes(collector, task.id, metrics)
+
+    async def start() -> None:
+        thread.start()
+
+    async def stop() -> None:
+        await run_in_thread(thread.stop)
+        rows.close()
+
+    return build_application(
+        role="shuffler",
+        routes=routes.routes,
+        uploads=routes.uploads,
+        public=routes.public,
+        names=[host_from_url(task.url("shuffler"))],
+        start=start,
+        stop=stop,
+        health=lambda: {"ok": not thread.failing, "failing": thread.failing or None, "task": shuffler.status},
+        status=collector.progress,
+        metrics=metrics,
+        log=log,
+        token=secrets.token,
+        database=lambda: rows,
+        limits=compute_limits(first_batches(task.policy, task.arms, mixers=task.mixers, seeded=task.seed is not None)),
+    )

@@ -178,10 +178,10 @@ def test_memory_after_a_restart_is_as_before(collecting: Made) -> None:
     own.send(report(4, 1, version=ZERO))
     own.send(report(2, 9, version=ZERO))
     fillings = own.collector._fillings
-    before = {epoch: (f.places, f.versions, f.prints, f.finals) for epoch, f in fillings.items()}
+    before = {epoch: (f.places, f.versions, f.hashes, f.finals) for epoch, f in fillings.items()}
     progress = own.collector.progress()
     own.restart()
-    after = {epoch: (f.places, f.versions, f.prints, f.finals) for epoch, f in own.collector._fillings.items()}
+    after = {epoch: (f.places, f.versions, f.hashes, f.finals) for epoch, f in own.collector._fillings.items()}
     assert after == before
     assert own.collector.progress() == progress
 

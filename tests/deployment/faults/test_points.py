@@ -115,7 +115,7 @@ def test_a_database_that_cannot_be_read_either(tmp_path: Path, monkeypatch: pyte
     town, people = begun("one mixer", tmp_path, 2)
     collector, rows = town.alive["shuffler"]["collector"], town.alive["shuffler"]["rows"]
     with monkeypatch.context() as patch:
-        patch.setattr(rows, "_begun", _away)
+        patch.setattr(rows, "_begin", _away)
         late = people.come(final=True)
         assert late.outbox
         assert late.slot is not None

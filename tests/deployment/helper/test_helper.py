@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bandanna.deployment.helper import KEPT, Helper, JobRefused, Keyring
+from bandanna.deployment.helper import MOST_EPOCHS, Helper, JobRefused, Keyring
 from bandanna.deployment.messages.batch_plan import Batch, Part, Round
 from bandanna.deployment.messages.canonical import (
     COLLECTOR,
@@ -279,9 +279,9 @@ def test_slots_are_forgotten_when_their_batch_is_receipted(file: Database) -> No
     give(one, users, 1)
     one.receipted(0, 1, receipt(0, 1, "burned"))
     assert remembered() == 0
-    for epoch in range(1, KEPT + 4):  # receipts that never come
+    for epoch in range(1, MOST_EPOCHS + 4):  # receipts that never come
         give(one, Users(plain(epoch)))
-    assert remembered() == 5 * KEPT
+    assert remembered() == 5 * MOST_EPOCHS
 
 
 def test_a_seed_that_cannot_be_opened_is_told_and_nothing_is_added(db: Database) -> None:
@@ -344,7 +344,7 @@ def test_every_sum_of_a_stream_leaves_once(file: Database) -> None:
     with file.transaction() as rows:
         found = rows.execute("select level, number from sums order by level, number")
         assert found == [(0, 1), (0, 2), (0, 3), (0, 4), (1, 1), (1, 2)]  # 9 people, in batches of 2, 4 and 12
-        rows.execute("delete from held")
+        rows.execute("delete from stream_states")
     with pytest.raises(StorageError, match=r"(?i)unique"):
         give(one, Users(streamed(3)))
     assert one.waiting() == []

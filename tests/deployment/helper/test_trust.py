@@ -18,7 +18,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from bandanna.deployment.helper_service import _client
+from bandanna.deployment.helper_service import _make_client
 
 
 class Answering(BaseHTTPRequestHandler):
@@ -67,7 +67,7 @@ def test_the_helper_knows_the_analyzer_by_the_given_certificates(served: tuple[s
     url, cert = served
 
     async def asked(verify_tls: Any) -> int:
-        async with _client(verify_tls) as client:
+        async with _make_client(verify_tls) as client:
             return (await client.get(url)).status_code
 
     assert asyncio.run(asked(ssl.create_default_context(cafile=str(cert)))) == 200

@@ -22,7 +22,7 @@ def tight(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     limits = {
         "body": 1000,
         "head": 4000,
-        "held": 20_000,
+        "memory": 20_000,
         "uploads": 4,
         "others": 4,
         "seconds": 1.5,

@@ -83,7 +83,7 @@ def test_refusals_and_bytes_are_counted_and_a_gauge_shows_the_present() -> None:
         metrics.refused(reason)
     metrics.received += 7
     for flying in (3, 1):
-        metrics.flying = flying
+        metrics.in_flight = flying
         samples = read(metrics)
         assert samples["bandanna_requests_in_flight", frozenset()] == flying
     assert samples["bandanna_refusals_total", frozenset({("reason", "busy")})] == 2

@@ -65,7 +65,7 @@ if TYPE_CHECKING:
 # Lifespan
 
 
-_FENCE_CHECK_SECONDS = 1.0  # seconds between two looks at the claim
+_FENCE_CHECK_SECONDS = 1.0  # between two checks of the claim
 
 
 class ClaimedDatabase(Protocol):
@@ -76,14 +76,14 @@ class ClaimedDatabase(Protocol):
         """Whether another process has taken over."""
 
     def check_claim(self) -> None:
-        """Look whether another process has taken over."""
+        """Raise an error if another process has taken over."""
 
     def transaction(self) -> AbstractContextManager[Any]:
         """Begin a transaction that can write; it is committed when its block ends."""
 
 
 class Lifespan:
-    """Start and stop a role around everything that is served; `failure` is the exception of either."""
+    """Starts a role before the first request and stops it after the last; `failure` is the exception of either."""
 
     def __init__(
         self,
@@ -91,20 +91,20 @@ class Lifespan:
         start: Callable[[], Awaitable[None]],
         stop: Callable[[], Awaitable[None]],
         bodies: BodyReader,
-        tallies: RequestMetrics,
+        request_metrics: RequestMetrics,
         limits: Limits,
         database: Callable[[], ClaimedDatabase | None],
     ) -> None:
         self.failure: Exception | None = None
         self._database = database
         self._start, self._stop = start, stop
-        self._bodies, self._tallies, self._limits = bodies, tallies, limits
+        self._bodies, self._metrics, self._limits = bodies, request_metrics, limits
 
     async def __call__(self, receive: Receive, send: Send) -> None:
         """Answer ASGI's messages from "lifespan.startup" to "lifespan.shutdown"."""
         await receive()
         threads = set_thread_pool(self._limits.threads)
-        watchers = [asyncio.ensure_future(each) for each in (self._bodies.watch(), self._look())]
+        watchers = [asyncio.ensure_future(each) for each in (self._bodies.watch(), self._watch_claim())]
         try:
             if await self._try("start", self._start):
                 await send({"type": "lifespan.startup.complete"})
@@ -121,17 +121,17 @@ class Lifespan:
 
     @property
     def fenced(self) -> bool:
-        """Whether another process serves the role's database: this one answers nothing, and ends."""
+        """Whether another process serves the role's database: this one refuses all requests and ends."""
         database = self._database()
         return database is not None and database.fenced
 
-    async def _look(self) -> None:
-        """Check the claim once a second: a role that only reads, or sleeps, does not notice its loss otherwise."""
+    async def _watch_claim(self) -> None:
+        """Check the claim once a second, because a role that only reads would not notice its loss."""
         while not self.fenced:
             await asyncio.sleep(_FENCE_CHECK_SECONDS)
             database = self._database()
             if database is not None:
-                with suppress(Exception):  # of a database that is away: it says nothing about the claim
+                with suppress(Exception):  # a lost database says nothing about the claim
                     await run_in_thread(database.check_claim)
 
     async def _try(self, name: str, step: Callable[[], Awaitable[None]]) -> bool:
@@ -139,7 +139,7 @@ class Lifespan:
             await step()
         except Exception as error:
             self.failure = error
-            self._tallies.log.say(f"{name} failed", level="error", type=type(error).__name__, place=locate_error(error))
+            self._metrics.log.say(f"{name} failed", level="error", type=type(error).__name__, place=locate_error(error))
             return False
         return True
 
@@ -147,72 +147,72 @@ class Lifespan:
 # Health
 
 
-_EVERY = 5.0  # seconds between two writes
-_PATIENCE = 5.0  # seconds that an answer waits for a write
-_STUCK = 30.0  # seconds after which a write that does not end has failed
-_WAITING = 64  # answers that wait for it at once: others are given what was known before
-_FILLING = "x" * (1 << 16)  # more than a page: a full disk must not have room for it
+_WRITE_SECONDS = 5.0  # between two writes
+_ANSWER_SECONDS = 5.0  # an answer waits for a write
+_STUCK_SECONDS = 30.0  # after which a write that does not end has failed
+_MOST_WAITING = 64  # answers that wait for a write: others repeat the last result
+_FILLING = "x" * (1 << 16)  # more than a page, so that a full disk has no room for it
 
 
 def write_row(database: ClaimedDatabase) -> None:
-    """Write a row and delete it, in one transaction that reaches the disk; raises what the database raises."""
+    """Write a row to the disk and delete it, in one transaction."""
     with database.transaction() as rows:
         rows.execute("insert into about (role, version) values (?, ?)", _FILLING, -1)
         rows.execute("delete from about where version = ?", -1)
 
 
 class Health:
-    """What `GET /readyz` answers.
+    """Whether a role works, for `GET /readyz`.
 
     Parameters
     ----------
-    role : str
+    role
         The role's name.
-    said : Callable[[], dict[str, Any]]
-        What the role says of itself, asked on the loop: with "ok": False, or an exception, it is not well.
-    database : Callable[[], Claimed or None]
-        Where a row is written, at most once in 5 s: the role is not well if that fails, or if another process has taken
-        the database over. None where there is nothing to write to.
-    tallies : Tallies
-        Told of a write that failed.
+    report
+        Called on the loop for the role's own report. With "ok": False or an exception, the role does not work.
+    database
+        Returns the database to which a row is written, at most once in 5 s, or None. The role does not work if that
+        fails or if another process has taken the database over.
+    request_metrics
+        Counts failed writes.
     """
 
     def __init__(
         self,
         role: str,
-        said: Callable[[], dict[str, Any]],
+        report: Callable[[], dict[str, Any]],
         database: Callable[[], ClaimedDatabase | None],
-        tallies: RequestMetrics,
+        request_metrics: RequestMetrics,
     ) -> None:
-        self._role, self._said, self._database, self._tallies = role, said, database, tallies
+        self._role, self._report, self._database, self._metrics = role, report, database, request_metrics
         self._writes, self._waiting = True, 0
-        self._begun = -_EVERY  # when the last write began
+        self._begun = -_WRITE_SECONDS  # when the last write began
         self._running: asyncio.Task[None] | None = None
 
     async def document(self) -> dict[str, Any]:
-        """Return all that is known, for the listener inside."""
+        """Return the full report, for the operator's listener."""
         database = self._database()
         writes = database is None or await self._has_written(database)
         try:
-            document = {"ok": True, **self._said(), "role": self._role}
-        except Exception:  # whatever it is, the role is not well
+            document = {"ok": True, **self._report(), "role": self._role}
+        except Exception:  # the role may raise anything
             document = {"ok": False, "role": self._role}
         if database is not None and database.fenced:
             document = {**document, "ok": False, "fenced": True}
         return document if writes else {**document, "ok": False, "writes": False}
 
     async def _has_written(self, database: ClaimedDatabase) -> bool:
-        """Tell whether the last write has worked; write once more if the last one is old."""
+        """Return whether the last write has worked; write again if it is old."""
         now = asyncio.get_running_loop().time()
-        if self._running is None and now - self._begun >= _EVERY:
+        if self._running is None and now - self._begun >= _WRITE_SECONDS:
             self._begun, self._running = now, asyncio.ensure_future(self._try(database))
-        if self._running is not None and self._waiting < _WAITING:
+        if self._running is not None and self._waiting < _MOST_WAITING:
             self._waiting += 1
             try:
-                await asyncio.wait({self._running}, timeout=_PATIENCE)
+                await asyncio.wait({self._running}, timeout=_ANSWER_SECONDS)
             finally:
                 self._waiting -= 1
-        stuck = self._running is not None and asyncio.get_running_loop().time() - self._begun > _STUCK
+        stuck = self._running is not None and asyncio.get_running_loop().time() - self._begun > _STUCK_SECONDS
         return self._writes and not stuck
 
     async def _try(self, database: ClaimedDatabase) -> None:
@@ -221,7 +221,7 @@ class Health:
             self._writes = True
         except Exception as error:
             self._writes = False
-            self._tallies.failed("write failed", error)
+            self._metrics.failed("write failed", error)
         finally:
             self._running = None
 
@@ -230,7 +230,7 @@ class Health:
 
 
 _LIMITS = Limits()
-_CUT = frozenset({408, 413})  # the rest of the request is not read: the connection ends with the answer
+_UNREAD_STATUSES = frozenset({408, 413})  # the rest of the request is not read, and the connection is closed
 
 
 class Application:
@@ -241,9 +241,9 @@ class Application:
         *,
         table: RouteTable,
         life: Lifespan,
-        tallies: RequestMetrics,
+        request_metrics: RequestMetrics,
         bodies: BodyReader,
-        doors: Listeners,
+        listeners: Listeners,
         token: str | None,
         limits: Limits,
         ending: Callable[[], None],
@@ -251,14 +251,14 @@ class Application:
         self.limits = limits
         self.ending = ending
         self.life = life
-        self.tallies = tallies
-        self.doors = doors
+        self.metrics = request_metrics
+        self.listeners = listeners
         self._table = table
         self._bodies = bodies
         self._token = None if token is None else _digest(token.encode())
 
     def fenced(self) -> bool:
-        """Tell whether another process serves the role's database."""
+        """Return whether another process serves the role's database."""
         return self.life.fenced
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -266,29 +266,28 @@ class Application:
         if scope["type"] != "http":
             return await self.life(receive, send) if scope["type"] == "lifespan" else None
         begun = time.perf_counter()
-        tallies = self.tallies
         headers = dict(scope["headers"])
         target, values = self._table.find(scope["method"], scope["path"])
-        tallies.flying += 1
+        self.metrics.in_flight += 1
         try:
-            self.doors.check(scope, headers)
+            self.listeners.check(scope, headers)
             answer = self._upload if type(target) is RouteTarget and target.raw else self._other
-            status, said, body = await answer(target, values, headers, scope, receive, send)
+            status, fields, body = await answer(target, values, headers, scope, receive, send)
         except ClientGone:
-            status, said, body = 0, [], b""  # nobody is there to be answered
+            status, fields, body = 0, [], b""
         except (Exception, asyncio.CancelledError) as error:  # cancelled: there was no time left to finish
-            status, said, body = self._refuse(error)
+            status, fields, body = self._refuse(error)
         finally:
-            tallies.flying -= 1
-        if said:
+            self.metrics.in_flight -= 1
+        if fields:
             if type(target) is RouteTarget and target.public:
-                said += CORS_HEADERS  # of refusals too: a client must see why
-            await send({"type": "http.response.start", "status": status, "headers": said})
-            if status >= 400 and CLOSE in said:
-                await self._cut(body, receive, send)
+                fields += CORS_HEADERS  # of refusals too, so that a client can read them
+            await send({"type": "http.response.start", "status": status, "headers": fields})
+            if status >= 400 and CLOSE in fields:
+                await self._answer_and_close(body, receive, send)
             else:
                 await send({"type": "http.response.body", "body": body})
-        tallies.request(target, status, time.perf_counter() - begun)
+        self.metrics.request(target, status, time.perf_counter() - begun)
 
     async def _upload(
         self,
@@ -300,21 +299,21 @@ class Application:
         send: Send,
     ) -> tuple[int, Headers, bytes]:
         """Answer an upload by the shortest way: bytes in, bytes out."""
-        door = self._enter(target, scope, headers)
+        listener = self._check_access(target, scope, headers)
         if self.life.fenced:
             raise make_busy_refusal("fenced")
-        places, kind = self.doors.places[door], target.kind
+        places, kind = self.listeners.places[listener], target.kind
         places.take(kind)
         try:
             body = await self._bodies.read(receive, headers, places, kind, self._address(scope, headers))
-            self.tallies.received += len(body)
+            self.metrics.received += len(body)
             try:
-                status, answer, said = await target.handle(body, values, headers)
+                status, answer, fields = await target.handle(body, values, headers)
             finally:
-                places.held[kind] -= len(body)
+                places.memory[kind] -= len(body)
         finally:
             places.leave(kind)
-        return status, upload_headers(said, len(answer)), answer
+        return status, upload_headers(fields, len(answer)), answer
 
     async def _other(
         self,
@@ -326,21 +325,21 @@ class Application:
         send: Send,
     ) -> tuple[int, Headers, bytes]:
         """Answer by a handler of Starlette's requests; no headers if the response was sent already."""
-        door = self._enter(target, scope, headers)
+        listener = self._check_access(target, scope, headers)
         if isinstance(target, RequestRefused):
             raise target
         if target.light:
-            response = await target.handle(door == INSIDE or self._has_token(headers))
+            response = await target.handle(listener == INSIDE or self._has_token(headers))
             return self._plain(response, scope["method"], headers)
         if self.life.fenced:
             raise make_busy_refusal("fenced")
-        places = self.doors.places[door]
+        places = self.listeners.places[listener]
         place = AdmittedRequest(places, target.kind)
         try:
             body = await self._bodies.read(receive, headers, places, target.kind, self._address(scope, headers))
-            self.tallies.received += len(body)
+            self.metrics.received += len(body)
             try:
-                scope["client"] = None  # no handler learns where a request came from
+                scope["client"] = None  # hidden from handlers
                 scope["path_params"] = values
                 scope[ADMITTED_REQUEST] = place
                 response = await target.handle(Request(scope, _replay_body(body, receive)))
@@ -349,49 +348,55 @@ class Application:
                 await response(scope, receive, _send_secured(send, CORS_HEADERS if target.public else []))  # a stream
                 return response.status_code, [], b""
             finally:
-                places.held[target.kind] -= len(body)
+                places.memory[target.kind] -= len(body)
         finally:
             place.leave()
 
     def _address(self, scope: Scope, headers: dict[bytes, bytes]) -> str | None:
         client = scope.get("client")
-        return None if client is None else self.doors.client(client[0], headers)
+        return None if client is None else self.listeners.client(client[0], headers)
 
-    async def _cut(self, body: bytes, receive: Receive, send: Send) -> None:
-        """Answer, then end the connection without reading the rest of the request."""
+    async def _answer_and_close(self, body: bytes, receive: Receive, send: Send) -> None:
+        """Answer and close the connection without reading the rest of the request."""
         await send({"type": "http.response.body", "body": body, "more_body": True})
         await self._bodies.linger(receive)
         await send({"type": "http.response.body", "body": b""})
 
-    def _plain(self, response: Response, method: str, asked: dict[bytes, bytes]) -> tuple[int, Headers, bytes]:
+    def _plain(
+        self, response: Response, method: str, request_headers: dict[bytes, bytes]
+    ) -> tuple[int, Headers, bytes]:
         headers = add_security_headers(response.raw_headers)
         if response.status_code == 200 and method in ("GET", "HEAD"):
-            kept = headers_if_unchanged(headers, asked.get(b"if-none-match"))
-            if kept is not None:
-                return 304, kept, b""
+            unchanged = headers_if_unchanged(headers, request_headers.get(b"if-none-match"))
+            if unchanged is not None:
+                return 304, unchanged, b""
         return response.status_code, headers, bytes(response.body)
 
     def _refuse(self, error: BaseException) -> tuple[int, Headers, bytes]:
-        refused = self.tallies.refusal(error)
+        refused = self.metrics.refusal(error)
         body = encode_canonical(refused.document)
         headers = add_security_headers([JSON, (b"content-length", b"%d" % len(body)), *refused.headers])
-        return refused.status, [*headers, CLOSE] if refused.status in _CUT else headers, body
+        return refused.status, [*headers, CLOSE] if refused.status in _UNREAD_STATUSES else headers, body
 
-    def _enter(self, target: RouteTarget | RequestRefused, scope: Scope, headers: dict[bytes, bytes]) -> str:
-        """Return the listener of a request; refuse one that the target does not serve, or without its token."""
-        door, path = self.doors.door(scope), scope["path"]
+    def _check_access(self, target: RouteTarget | RequestRefused, scope: Scope, headers: dict[bytes, bytes]) -> str:
+        """Return the listener of a request; refuse a request by another listener, or without the token."""
+        listener, path = self.listeners.find(scope), scope["path"]
         if type(target) is RouteTarget:
-            if door == INSIDE and not (target.inner or is_guarded(path)):
+            if listener == INSIDE and not (target.inner or is_guarded(path)):
                 raise RequestRefused(404, "unknown-path")
-            if target.kind == PEERS and not target.keyed and door != AMONG and AMONG in self.doors.kinds:
+            if target.kind == PEERS and not target.keyed and listener != AMONG and AMONG in self.listeners.kinds:
                 raise RequestRefused(404, "unknown-path")
             if target.keyed:
-                self._admit(headers)
-        if path.startswith(GUARDED) and is_guarded(path) and not (door == INSIDE and path in ("/metrics", "/status")):
-            self._admit(headers)
-        return door
+                self._check_token(headers)
+        if (
+            path.startswith(GUARDED)
+            and is_guarded(path)
+            and not (listener == INSIDE and path in ("/metrics", "/status"))
+        ):
+            self._check_token(headers)
+        return listener
 
-    def _admit(self, headers: dict[bytes, bytes]) -> None:
+    def _check_token(self, headers: dict[bytes, bytes]) -> None:
         if self._token is None:
             raise RequestRefused(403, "no-admin")
         if not self._has_token(headers):
@@ -423,42 +428,87 @@ def build_application(
     ending: Callable[[], None] = lambda: None,
     database: Callable[[], ClaimedDatabase | None] = lambda: None,
 ) -> Application:
-    """Build a role's application, with /livez, /readyz, /version, /metrics and /status.
+    """Return a role's application, with /livez, /readyz, /version, /metrics and /status.
 
     /livez answers 200 as long as the process answers at all, /readyz 503 when the role cannot do its work.
+    `/metrics`, `/status`, all paths below /admin and the routes of `keyed` need `Authorization: Bearer <token>`. On the
+    operator's listener, `/metrics` and `/status` need none.
 
-    `ending` is called on the loop when the server is told to stop, before it waits for what runs: answers without an
-    end must end now. `stop` is called when nothing runs any more.
-    `health` is asked on the loop and must be quick: a document with "ok": False, or an exception, is answered 503.
-    `database` gives the database that the process has claimed. If a row cannot be written to it, at most once in 5 s,
-    /readyz is 503. When another process has taken it over, everything is answered 503, and the server ends.
-    Outside nobody hears more of the role's health than "ok".
-    What routes of `public` ("GET /task", "POST /tasks/{task}/reports") answer may be read by pages of any origin.
-    Routes of `peers` are for other roles: they have places of their own, and the listener for other roles if there is
-    one. `/metrics`, `/status`, everything below /admin, and routes of `keyed`, need `Authorization: Bearer <token>`;
-    without a token nobody has them. `/metrics` and `/status` need none on the listener for the operator.
-    `names` are the host names of the role: requests for others are refused (421), but for its machine's own addresses.
+    Parameters
+    ----------
+    role
+        The role's name.
+    routes, uploads
+        Its routes, and those that read and return bytes.
+    public
+        Routes ("GET /task") whose answers web pages of any origin may read.
+    peers
+        Routes for other roles. They have their own limit, and the listener for other roles if there is one.
+    keyed
+        Routes that need the token.
+    names
+        Host names of the role. Requests for other hosts are refused with status 421, except for addresses of its own
+        machine.
+    start, stop
+        Called before the first request and after the last.
+    health
+        Called on the loop, so it must be quick. "ok": False or an exception makes /readyz answer 503. Clients are only
+        sent "ok".
+    status
+        Returns the document of /status.
+    metrics, log
+        Where counts are registered, and events are written.
+    token
+        The operator's token; None refuses all requests that need one.
+    limits
+        Limits of requests.
+    ending
+        Called on the loop when the server begins to stop: long answers must end then.
+    database
+        Returns the database that the process has claimed. /readyz answers 503 if no row can be written to it. If
+        another process has taken it over, all requests are answered 503 and the server ends.
     """
     if token == "":
         raise InvalidArgument("token", token, "a secret text, or None for no administration")
-    tallies = RequestMetrics(role=role, metrics=metrics, log=log)
-    bodies, doors = BodyReader(limits), Listeners(names, limits)
-    life = Lifespan(start=start, stop=stop, bodies=bodies, tallies=tallies, limits=limits, database=database)
-    well = Health(role, health, database, tallies)
+    request_metrics = RequestMetrics(role=role, metrics=metrics, log=log)
+    bodies = BodyReader(limits)
+    life = Lifespan(
+        start=start, stop=stop, bodies=bodies, request_metrics=request_metrics, limits=limits, database=database
+    )
+    well = Health(role, health, database, request_metrics)
+
+    async def answer_livez(_: bool) -> Response:
+        return json_response({"ok": True})
+
+    async def answer_readyz(inside: bool) -> Response:
+        document = await well.document()
+        ok = bool(document["ok"])
+        return json_response(document if inside else {"ok": ok}, 200 if ok else 503)
+
+    async def answer_version(inside: bool) -> Response:
+        return json_response({"version": __version__} | ({"role": role} if inside else {}))
+
+    async def answer_metrics(_: bool) -> Response:
+        return Response(request_metrics.text(), headers={"content-type": CONTENT_TYPE_PLAIN_0_0_4})
+
+    async def answer_status(_: Request) -> Response:
+        document = status()
+        return json_response({"role": role, **(await document if inspect.isawaitable(document) else document)})
+
     own = [
-        RouteTarget(method="GET", template="/livez", handle=_live, raw=False, light=True, inner=True),
-        RouteTarget(method="GET", template="/readyz", handle=_health(well), raw=False, light=True, inner=True),
-        RouteTarget(method="GET", template="/version", handle=_version(role), raw=False, light=True, inner=True),
-        RouteTarget(method="GET", template="/metrics", handle=_metrics(tallies), raw=False, light=True, inner=True),
-        RouteTarget(method="GET", template="/status", handle=_status(role, status), raw=False, inner=True),
+        RouteTarget(method="GET", template="/livez", handle=answer_livez, raw=False, light=True, inner=True),
+        RouteTarget(method="GET", template="/readyz", handle=answer_readyz, raw=False, light=True, inner=True),
+        RouteTarget(method="GET", template="/version", handle=answer_version, raw=False, light=True, inner=True),
+        RouteTarget(method="GET", template="/metrics", handle=answer_metrics, raw=False, light=True, inner=True),
+        RouteTarget(method="GET", template="/status", handle=answer_status, raw=False, inner=True),
     ]
     named = _mark_targets(targets_from_routes(routes, uploads or {}), peers, keyed)
     return Application(
         table=RouteTable([*own, *add_preflight_targets(named, public)]),
         life=life,
-        tallies=tallies,
+        request_metrics=request_metrics,
         bodies=bodies,
-        doors=doors,
+        listeners=Listeners(names, limits),
         token=token,
         limits=limits,
         ending=ending,
@@ -469,7 +519,7 @@ def _mark_targets(targets: Sequence[RouteTarget], peers: Collection[str], keyed:
     names = {f"{target.method} {target.template}" for target in targets}
     for name in (*peers, *keyed):
         if name not in names:
-            raise ProgramError("peers" if name in peers else "keyed", name, "routes of the role")
+            raise ProgramError("peers" if name in peers else "keyed", name, "a route of the role")
     marked = []
     for target in targets:
         name = f"{target.method} {target.template}"
@@ -478,49 +528,12 @@ def _mark_targets(targets: Sequence[RouteTarget], peers: Collection[str], keyed:
     return marked
 
 
-async def _live(_: bool) -> Response:
-    return json_response({"ok": True})
-
-
-def _version(role: str) -> Callable[[bool], Awaitable[Response]]:
-    async def version(inside: bool) -> Response:
-        return json_response({"version": __version__} | ({"role": role} if inside else {}))
-
-    return version
-
-
-def _health(well: Health) -> Callable[[bool], Awaitable[Response]]:
-    async def readyz(inside: bool) -> Response:
-        document = await well.document()
-        ok = bool(document["ok"])
-        return json_response(document if inside else {"ok": ok}, 200 if ok else 503)
-
-    return readyz
-
-
-def _metrics(tallies: RequestMetrics) -> Callable[[bool], Awaitable[Response]]:
-    async def metrics(_: bool) -> Response:
-        return Response(tallies.text(), headers={"content-type": CONTENT_TYPE_PLAIN_0_0_4})
-
-    return metrics
-
-
-def _status(
-    role: str, status: Callable[[], dict[str, Any] | Awaitable[dict[str, Any]]]
-) -> Callable[..., Awaitable[Response]]:
-    async def document(_: Request) -> Response:
-        said = status()
-        return json_response({"role": role, **(await said if inspect.isawaitable(said) else said)})
-
-    return document
-
-
 def _digest(token: bytes) -> bytes:
     return hashlib.sha256(token).digest()
 
 
 def _replay_body(body: bytes, receive: Receive) -> Receive:
-    """Return a `receive` that gives a body which was read already, then whatever comes after it."""
+    """Return a `receive` that gives a body that was already read, then further messages."""
     left: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def replay() -> Message:

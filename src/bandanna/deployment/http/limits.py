@@ -1,4 +1,4 @@
-"""Limits of bodies, time, places and connections."""
+"""Limits of request bodies, time, requests in flight and connections."""
 
 from __future__ import annotations
 
@@ -41,18 +41,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """Bounds on what strangers can cost: sizes in bytes, times in seconds.
+    """Limits of what clients can use: sizes in bytes, times in seconds.
 
-    Beyond them a client is answered 413 (`body`), 431 (`head`), 408 (`seconds`, `rate`) or 503 with Retry-After
-    (`uploads`, `peers`, `others`, `held`, `unfinished`); one that does not read its answers is cut off after
-    `seconds`, an idle connection after `idle`. Each class of requests has places of its own.
+    A client beyond them is answered 413 (`body`), 431 (`head`), 408 (`seconds`, `rate`) or 503 with Retry-After
+    (`uploads`, `peers`, `others`, `memory`, `unfinished`). A connection ends if answers are not read for `seconds`, or
+    if it is idle for `idle`. Each class of requests has its own limit.
     """
 
     body: int = 1 << 20  # of one request
     head: int = 1 << 16  # request line and headers
-    held: int = 1 << 26  # of all bodies of a class in memory
+    memory: int = 1 << 26  # all bodies of a class
     uploads: int = 512  # uploads in flight
-    waiters: int = 256  # requests that wait for news
+    waiters: int = 256  # requests that wait for a change
     peers: int = 64  # requests of other roles in flight
     others: int = 192  # all other requests in flight
     unfinished: int = 16  # bodies of one address that are not complete; four times as many heads
@@ -61,38 +61,25 @@ class Limits:
     seconds: float = 10.0  # to send a request, or to take an answer
     drain: float = 10.0  # for requests that run when the server is told to stop
     idle: float = 65.0  # between two requests of a connection: longer than proxies keep theirs
-    threads: int = 8  # for what blocks
+    threads: int = 8  # for blocking calls
 
     def __post_init__(self) -> None:
-        """Every bound is positive; times may be fractions."""
-        whole = ("body", "head", "held", "uploads", "waiters", "peers", "others", "unfinished", "rate", "threads")
+        """Check that all limits are positive."""
+        whole = ("body", "head", "memory", "uploads", "waiters", "peers", "others", "unfinished", "rate", "threads")
         validation.set_validated(self, validation.integer, *whole)
         validation.set_validated(self, validation.positive, "patience", "seconds", "drain", "idle")
 
-    def slow(self, taken: int, seconds: float) -> bool:
-        """Whether a request of which so many bytes came in so many seconds is not waited for any more.
-
-        Parameters
-        ----------
-        taken : int
-            Bytes that came.
-        seconds : float
-            Seconds since its first byte was awaited.
-
-        Returns
-        -------
-        bool
-            True if it is slower than `rate` after `patience`, or takes longer than `seconds`.
-        """
-        return seconds > self.seconds or (seconds - self.patience) * self.rate > taken
+    def is_too_slow(self, received: int, seconds: float) -> bool:
+        """Return whether a request with so many bytes in so many seconds is too slow."""
+        return seconds > self.seconds or (seconds - self.patience) * self.rate > received
 
 
 # Bodies of requests
 
 
-_TICK = 0.1  # seconds between two looks at the clock
-_LINGER = 2.0  # seconds in which a refused client may still send, so that it reads why
-LINGER_BYTES = 1 << 20  # and how much; a client that sends more before it reads may find the connection reset
+_WATCH_SECONDS = 0.1  # between two checks of deadlines
+_LINGER_SECONDS = 2.0  # in which a refused client may still send, so that it reads the answer
+LINGER_BYTES = 1 << 20  # and how much; the connection of a client that sends more may be reset
 
 
 class ClientGone(Exception):
@@ -100,45 +87,34 @@ class ClientGone(Exception):
 
 
 class _IncompleteBody:
-    """A body that is not complete."""
-
-    __slots__ = ("begun", "taken")
+    __slots__ = ("begun", "received")
 
     def __init__(self, begun: float) -> None:
-        self.begun, self.taken = begun, 0
+        self.begun, self.received = begun, 0
 
 
 class BodyReader:
-    """Reads bodies. Deadlines are kept by one watcher for all of them: a timer for each would cost more than a read."""
+    """Reads bodies. One watcher checks the deadlines of all, because a timer for each would cost more than a read."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
         self._reading: dict[asyncio.Task[Any], _IncompleteBody] = {}
         self._late: set[asyncio.Task[Any]] = set()
-        self._unfinished: dict[str, int] = {}  # bodies that are not complete, by address: never more than limits allow
+        self._unfinished: dict[str, int] = {}  # incomplete bodies by address
 
     async def read(
         self, receive: Receive, headers: dict[bytes, bytes], places: AdmissionControl, kind: str, address: str | None
     ) -> bytes:
-        """One body; raises Refused (413, 408, 503) or Gone. The caller gives `held` back when it is done with it.
+        """Return a body; raise RequestRefused (413, 408, 503) or ClientGone.
 
         Parameters
         ----------
-        receive : Receive
-            ASGI's.
-        headers : dict[bytes, bytes]
-            The request's.
-        places : Places
-            Whose `held` counts the bytes.
-        kind : str
-            The class of the request.
-        address : str or None
-            Who sends it; None where nobody is told apart.
-
-        Returns
-        -------
-        bytes
-            All of it.
+        receive, headers
+            The request.
+        places, kind
+            Where the bytes are counted. The caller subtracts them from `places.memory[kind]` after the request.
+        address
+            The client's address; None if it is unknown.
         """
         length = headers.get(b"content-length")
         if length is None:
@@ -157,8 +133,8 @@ class BodyReader:
         try:
             message = await receive()
             if message["type"] == "http.request" and not message.get("more_body", False):
-                return self._whole(message.get("body", b""), places, kind)
-            return await self._rest(receive, message, reading, places, kind)
+                return self._count(message.get("body", b""), places, kind)
+            return await self._read_rest(receive, message, reading, places, kind)
         except asyncio.CancelledError:
             if task not in self._late:
                 raise
@@ -168,31 +144,26 @@ class BodyReader:
             del self._reading[task]
             self._late.discard(task)
             if address is not None:
-                self._finish(address)
+                self._unfinished[address] -= 1
+                if not self._unfinished[address]:
+                    del self._unfinished[address]
 
-    def _finish(self, address: str) -> None:
-        left = self._unfinished[address] - 1
-        if left:
-            self._unfinished[address] = left
-        else:
-            del self._unfinished[address]
-
-    def _whole(self, body: bytes, places: AdmissionControl, kind: str) -> bytes:
+    def _count(self, body: bytes, places: AdmissionControl, kind: str) -> bytes:
         if len(body) > self.limits.body:
             raise RequestRefused(413, "too-large", limit=self.limits.body)
-        if places.held[kind] + len(body) > self.limits.held:
+        if places.memory[kind] + len(body) > self.limits.memory:
             raise make_busy_refusal()
-        places.held[kind] += len(body)
+        places.memory[kind] += len(body)
         return body
 
-    async def _rest(
+    async def _read_rest(
         self, receive: Receive, message: Any, reading: _IncompleteBody, places: AdmissionControl, kind: str
     ) -> bytes:
         body = bytearray()
         try:
             while message["type"] == "http.request":
-                body += self._whole(message.get("body", b""), places, kind)
-                reading.taken = len(body)
+                body += self._count(message.get("body", b""), places, kind)
+                reading.received = len(body)
                 if len(body) > self.limits.body:
                     raise RequestRefused(413, "too-large", limit=self.limits.body)
                 if not message.get("more_body", False):
@@ -200,25 +171,25 @@ class BodyReader:
                 message = await receive()
             raise ClientGone
         except BaseException:
-            places.held[kind] -= len(body)
+            places.memory[kind] -= len(body)
             raise
 
     async def watch(self) -> None:
-        """Wake who has waited too long or sends too slowly; runs as long as the application does."""
+        """Cancel requests that are sent too slowly; runs as long as the application does."""
         loop = asyncio.get_running_loop()
         while True:
-            await asyncio.sleep(_TICK)
+            await asyncio.sleep(_WATCH_SECONDS)
             now = loop.time()
             for task, reading in list(self._reading.items()):
-                if task not in self._late and self.limits.slow(reading.taken, now - reading.begun):
+                if task not in self._late and self.limits.is_too_slow(reading.received, now - reading.begun):
                     self._late.add(task)
                     task.cancel()
 
     async def linger(self, receive: Receive) -> None:
-        """Read on for a moment and forget it: a connection closed on unread bytes takes the answer with it."""
+        """Read and ignore the rest for a moment: closing a connection with unread bytes would lose the answer."""
         left = LINGER_BYTES
         try:
-            async with asyncio.timeout(_LINGER):
+            async with asyncio.timeout(_LINGER_SECONDS):
                 while left > 0:
                     message = await receive()
                     if message["type"] != "http.request" or not message.get("more_body", False):
@@ -229,63 +200,56 @@ class BodyReader:
 
 
 def parse_json_body(body: bytes) -> Any:
-    """A client's JSON: no duplicate keys, no NaN; anything else is refused with 400."""
+    """Return a client's JSON; refuse duplicate keys, NaN and anything else that is not JSON with status 400."""
+
+    def refuse_constant(_: str) -> Any:
+        raise ValueError
+
+    def build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        if len(dict(pairs)) < len(pairs):
+            raise ValueError
+        return dict(pairs)
+
     try:
-        return json.loads(body, object_pairs_hook=_refuse_duplicate_keys, parse_constant=_refuse_nan)
+        return json.loads(body, object_pairs_hook=build_object, parse_constant=refuse_constant)
     except (ValueError, RecursionError):
         raise_without_context(RequestRefused(400, "json"))  # the other error holds the body
 
 
-def _refuse_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    known = dict(pairs)
-    if len(known) < len(pairs):
-        raise ValueError
-    return known
+# Requests in flight
 
 
-def _refuse_nan(_: str) -> Any:
-    raise ValueError
-
-
-# Places of requests
-
-
-ADMITTED_REQUEST = "bandanna.place"  # of a scope
+ADMITTED_REQUEST = "bandanna.place"  # a key of the scope
 
 
 class AdmissionControl:
-    """Requests in flight that came by one listener, and the bytes of their bodies, by class."""
+    """The requests in flight of one listener, and the bytes of their bodies, by class."""
 
     def __init__(self, limits: Limits) -> None:
-        self.most = {
-            UPLOADS: limits.uploads,
-            WAITERS: limits.waiters,
-            PEERS: limits.peers,
-            OTHERS: limits.others,
-        }
+        self.most = {UPLOADS: limits.uploads, WAITERS: limits.waiters, PEERS: limits.peers, OTHERS: limits.others}
         self.taken = dict.fromkeys(self.most, 0)
-        self.held = dict.fromkeys(self.most, 0)
+        self.memory = dict.fromkeys(self.most, 0)
 
     def take(self, kind: str) -> None:
-        """One place; Refused (503) if all of the class are taken."""
+        """Count a request; raise RequestRefused (503) if its class is full."""
         if self.taken[kind] >= self.most[kind]:
             raise make_busy_refusal()
         self.taken[kind] += 1
 
     def leave(self, kind: str) -> None:
-        """Free the place for the next request."""
+        """Count a request no longer."""
         self.taken[kind] -= 1
 
 
 class AdmittedRequest:
-    """The place of one request, which may be changed for one of another class."""
+    """One request in flight, which can change its class."""
 
     def __init__(self, places: AdmissionControl, kind: str) -> None:
         places.take(kind)
         self._places, self.kind = places, kind
 
     def change(self, kind: str) -> bool:
-        """Take a place of another class instead; False if there is none."""
+        """Move to another class; return False if that is full."""
         if self._places.taken[kind] >= self._places.most[kind]:
             return False
         self._places.leave(self.kind)
@@ -294,12 +258,12 @@ class AdmittedRequest:
         return True
 
     def leave(self) -> None:
-        """Free the place for the next request."""
+        """Count the request no longer."""
         self._places.leave(self.kind)
 
 
 class ChangeNotifier:
-    """Wakes the requests that wait for something. `ring` may be called in any thread."""
+    """Wakes the requests that wait for a change."""
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -307,32 +271,29 @@ class ChangeNotifier:
         self._over = False
 
     def notify(self) -> None:
-        """Let all waiters look again."""
+        """Let all waiters check again. Callable in any thread."""
         loop = self._loop
         if loop is not None and not loop.is_closed():
             loop.call_soon_threadsafe(self._wake)
 
     def end(self) -> None:
-        """Nobody waits any more; called on the loop."""
+        """Let all waiters return, now and later; called on the loop."""
         self._over = True
         self._wake()
 
     async def wait(self, request: Request, reached: Callable[[], bool], seconds: float) -> bool:
-        """Wait until something is reached, in a place of the class of waiters.
+        """Wait until something is reached; return whether it is.
+
+        Returns False at once if the class of waiters is full. Raises ClientGone if the client leaves.
 
         Parameters
         ----------
-        request : Request
-            Whose client waits.
-        reached : Callable[[], bool]
-            What is waited for; asked at first, and whenever the bell has rung.
-        seconds : float
-            How long.
-
-        Returns
-        -------
-        bool
-            Whether it was reached. False also at once if all places are taken. Raises Gone if the client left.
+        request
+            The request that waits.
+        reached
+            Called at first and after every change.
+        seconds
+            The longest wait.
         """
         if reached():
             return True
@@ -344,23 +305,19 @@ class ChangeNotifier:
         try:
             async with asyncio.timeout(seconds):
                 while not reached() and not self._over:
-                    await self._next(left)
+                    waiter: asyncio.Future[None] = self._loop.create_future()
+                    self._waiters.add(waiter)
+                    try:
+                        await asyncio.wait({waiter, left}, return_when=asyncio.FIRST_COMPLETED)
+                    finally:
+                        self._waiters.discard(waiter)
+                    if left.done():
+                        raise ClientGone
         except TimeoutError:
             return reached()
         finally:
             left.cancel()
         return reached()
-
-    async def _next(self, left: asyncio.Future[None]) -> None:
-        assert self._loop is not None
-        waiter: asyncio.Future[None] = self._loop.create_future()
-        self._waiters.add(waiter)
-        try:
-            await asyncio.wait({waiter, left}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            self._waiters.discard(waiter)
-        if left.done():
-            raise ClientGone
 
     def _wake(self) -> None:
         for waiter in self._waiters:
@@ -376,98 +333,94 @@ async def _wait_until_disconnected(receive: Receive) -> None:
 # Listeners
 
 
-OUTSIDE, AMONG, INSIDE = "outside", "among", "inside"  # for everybody, for other roles, for the operator
+OUTSIDE, AMONG, INSIDE = "outside", "among", "inside"  # listeners for clients, for other roles, for the operator
 _HOST = re.compile(r"(?:\[([0-9a-f:.]+)\]|([a-z0-9._-]+))(?::\d{1,5})?")
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
-_KEPT = 64  # values of Host, and addresses that were asked under them, that are known to be right
+_CACHED_HOSTS = 64  # pairs of a Host header and an address that were accepted
 _MAPPED = "::ffff:"
 
 
 def host_from_url(url: str) -> str:
-    """The name by which a role is asked for at this address; "" without one."""
+    """Return the host name in a URL; "" without one."""
     return urlsplit(url).hostname or ""
 
 
 class Listeners:
-    """The listeners of a process, and who may come by them.
+    """The listeners of a process, and the hosts and proxies that they accept.
 
     Parameters
     ----------
-    names : Iterable[str]
-        Host names under which the role is served, beside the addresses of its own machine.
-    limits : Limits
-        How many places each listener has.
+    names
+        Host names of the role. Addresses of its own machine are accepted, too.
+    limits
+        Limits of requests, for each listener.
     """
 
     def __init__(self, names: Iterable[str], limits: Limits) -> None:
         self._names = {_check_host_name(name) for name in names if name}
-        self._right: set[tuple[bytes, str]] = set()
+        self._accepted: set[tuple[bytes, str]] = set()
         self._proxies: list[ipaddress.IPv4Network | ipaddress.IPv6Network] = []
         self._kinds: dict[int, str] = {}
         self.kinds = frozenset({OUTSIDE})
         self.places = {kind: AdmissionControl(limits) for kind in (OUTSIDE, AMONG, INSIDE)}
 
     def open(self, kinds: dict[int, str], *, names: Iterable[str] = (), proxies: Iterable[str] = ()) -> None:
-        """Say which port is which listener, which more names there are, and which proxies are believed.
+        """Set the listener of each port, and add host names and proxies.
 
         Parameters
         ----------
-        kinds : dict[int, str]
-            The listener of each port; others are for everybody.
-        names : Iterable[str]
+        kinds
+            The listener of each port; other ports are `OUTSIDE`.
+        names
             More host names.
-        proxies : Iterable[str]
-            Addresses or networks whose `X-Forwarded-For` is believed; without it they are bounded by nothing here.
+        proxies
+            Addresses or networks whose `X-Forwarded-For` is believed. A request without that header has no address,
+            and its address no limits.
         """
         self._kinds, self.kinds = dict(kinds), frozenset({OUTSIDE, *kinds.values()})
         self._names |= {_check_host_name(name) for name in names}
         self._proxies = [_parse_network(each) for each in proxies]
-        self._right.clear()
+        self._accepted.clear()
 
-    def door(self, scope: Any) -> str:
-        """Name the listener on which a request arrived, so that its rules apply."""
+    def find(self, scope: Any) -> str:
+        """Return the listener of a request."""
         server = scope.get("server")
         return self._kinds.get(server[1], OUTSIDE) if self._kinds and server else OUTSIDE
 
     def check(self, scope: Any, headers: dict[bytes, bytes]) -> None:
-        """Refuse (421) who asks for a host that is not ours: a page whose name was bound to our address."""
+        """Refuse (421) a request for another host: a web page may have bound its name to this address."""
         host, server = headers.get(b"host", b""), scope.get("server")
         asked = host, "" if server is None else server[0]
-        if asked in self._right:
+        if asked in self._accepted:
             return
         found = _HOST.fullmatch(host.decode("latin-1").lower())
         name = "" if found is None else (found[1] or found[2].removesuffix("."))
         own = asked[1].lower().removeprefix(_MAPPED)
         if not name or not (name in self._names or name == own or (name in _LOOPBACK and _is_loopback(own))):
             raise RequestRefused(421, "host")
-        if len(self._right) < _KEPT:
-            self._right.add(asked)
+        if len(self._accepted) < _CACHED_HOSTS:
+            self._accepted.add(asked)
 
     def client(self, host: str, headers: dict[bytes, bytes] | None = None) -> str | None:
-        """From which address a request comes, or network of IPv6; None if a proxy does not say it.
+        """Return the address of a client, or its network for IPv6; None if a proxy does not say it.
 
         Parameters
         ----------
-        host : str
+        host
             The address of the other end of the connection.
-        headers : dict[bytes, bytes] or None
-            The request's; None before they are known.
-
-        Returns
-        -------
-        str or None
-            A key that is kept only as long as the request is not complete.
+        headers
+            The headers of the request; None before they are received.
         """
-        if not self._proxies or not self._trusted(host):
+        if not self._proxies or not self._is_proxy(host):
             return _address_key(host)
-        told = b"" if headers is None else headers.get(b"x-forwarded-for", b"")
-        for each in reversed(told.decode("latin-1").split(",")):
+        forwarded = b"" if headers is None else headers.get(b"x-forwarded-for", b"")
+        for each in reversed(forwarded.decode("latin-1").split(",")):
             address = each.strip()
-            if address and not self._trusted(address):
+            if address and not self._is_proxy(address):
                 return _address_key(address)
         return None
 
-    def _trusted(self, host: str) -> bool:
+    def _is_proxy(self, host: str) -> bool:
         try:
             address = ipaddress.ip_address(host.removeprefix(_MAPPED))
         except ValueError:
@@ -510,17 +463,17 @@ def _parse_network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
 # Connections
 
 
-_FRAMING = 8  # bytes on the wire for one of a body in chunks, at most
+_FRAMING = 8  # most bytes on the wire for one byte of a body in chunks
 
 
 class LimitedConnection(HttpToolsProtocol):
-    """One connection. `expire` is called about once a second, so that no request pays for a timer."""
+    """One connection. `expire` is called about once a second, so that no request needs a timer."""
 
     limits = Limits()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Its first request is awaited from now on."""
-        self.taken = 0  # bytes of this request
+        """Begin to wait for the first request."""
+        self.received = 0  # bytes of this request
         self.heading = True  # its headers are not complete
         self.begun: float | None = self.loop.time()  # None: a whole request is here, or none has begun
         self.stuck: float | None = None  # since when the client does not read
@@ -529,46 +482,46 @@ class LimitedConnection(HttpToolsProtocol):
         super().connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
-        """Some bytes; what came before them counts too."""
+        """Count bytes and refuse a request that is too large."""
         if self.upgraded:
             return
-        self.taken += len(data)
+        self.received += len(data)
         super().data_received(data)
-        if self.taken > self.limits.head and not self.transport.is_closing():
+        if self.received > self.limits.head and not self.transport.is_closing():
             if self.heading and self.begun is not None:
                 self.refuse(431, "head-too-large")
-            elif self.taken > self.limits.head + _FRAMING * (self.limits.body + LINGER_BYTES):
+            elif self.received > self.limits.head + _FRAMING * (self.limits.body + LINGER_BYTES):
                 self.abort()
 
     def on_message_begin(self) -> None:
-        """A request begins."""
-        self.taken, self.heading, self.begun = 0, True, self.loop.time()
+        """Begin to count a request."""
+        self.received, self.heading, self.begun = 0, True, self.loop.time()
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
-        """Its headers are here."""
+        """Note that the headers are complete."""
         super().on_headers_complete()
         self.heading = False
         if self.parser.should_upgrade():  # this request is answered, and nothing after it is HTTP
             self.cycle.keep_alive, self.upgraded = False, True
 
     def on_message_complete(self) -> None:
-        """All of it is here."""
+        """Note that the request is complete."""
         self.begun = None
         super().on_message_complete()
 
     def pause_writing(self) -> None:
-        """The client does not read."""
+        """Note that the client does not read."""
         self.stuck = self.loop.time()
         super().pause_writing()
 
     def resume_writing(self) -> None:
-        """It does."""
+        """Note that the client reads again."""
         self.stuck = None
         super().resume_writing()
 
     def expire(self, now: float) -> None:
-        """End what takes too long."""
+        """Close the connection if a request or an answer takes too long."""
         if self.transport.is_closing():
             self.closing = self.closing or now
         waits = [since for since in (self.stuck, self.closing) if since is not None]
@@ -576,57 +529,54 @@ class LimitedConnection(HttpToolsProtocol):
             self.abort()
         elif self.begun is None or self.closing is not None:
             return
-        elif self.heading and self.limits.slow(self.taken, now - self.begun):
+        elif self.heading and self.limits.is_too_slow(self.received, now - self.begun):
             self.refuse(408, "slow")
         elif now - self.begun > 2 * self.limits.seconds + 1:  # refused long ago, and still sending
             self.abort()
 
-    def half_open(self, now: float) -> bool:
-        """Whether the head of a request has been awaited for a second, and is not complete."""
+    def is_half_open(self, now: float) -> bool:
+        """Return whether the head of a request has been incomplete for a second."""
         return self.begun is not None and self.heading and now - self.begun > 1 and not self.transport.is_closing()
 
     def abort(self) -> None:
-        """Close now, and let the kernel forget what was not taken."""
+        """Close at once and drop what was not sent."""
         own = self.transport.get_extra_info("socket")
         with suppress(OSError, AttributeError):  # closed already
             own.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.transport.abort()
 
     def send_400_response(self, msg: str) -> None:
-        """What came is not HTTP."""
+        """Refuse bytes that are not HTTP."""
         self.refuse(400, "malformed")
 
     def refuse(self, status: int, reason: str) -> None:
-        """Answer and close; in the midst of other answers only close, so that none is taken for another's."""
-        self.tell(reason)
+        """Answer and close; while other answers are due only close, so that none is taken for another one's."""
+        self.count_refusal(reason)
         cycle = self.cycle
-        own = self.begun is not None and not self.heading  # what is wrong is the body of the request in `cycle`
+        own = self.begun is not None and not self.heading  # the fault is in the body of `cycle`
         if cycle is None or cycle.response_complete or (own and not cycle.response_started):
             self.transport.write(_answers[status, reason])
         self.transport.close()
 
     @staticmethod
-    def tell(reason: str) -> None:
-        """Count a refusal."""
+    def count_refusal(reason: str) -> None:
+        """Count a refusal by its reason."""
 
 
 def make_connection_class(limits: Limits, refused: Callable[[str], None] | None) -> type[LimitedConnection]:
-    """Connections with these limits."""
+    """Return a class of connections with these limits; `refused` counts refusals."""
     members: dict[str, Any] = {"limits": limits}
     if refused is not None:
-        members["tell"] = staticmethod(refused)
+        members["count_refusal"] = staticmethod(refused)
     return type("Bounded", (LimitedConnection,), members)
 
 
 def _error_response(status: int, reason: str) -> bytes:
-    known = HTTPStatus(status)
-    body = encode_canonical({"error": known.phrase.lower(), "reason": reason})
-    head = f"HTTP/1.1 {status} {known.phrase}\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
-    return (
-        head.encode()
-        + b"x-content-type-options: nosniff\r\ncache-control: no-store\r\nconnection: close\r\n\r\n"
-        + body
-    )
+    phrase = HTTPStatus(status).phrase
+    body = encode_canonical({"error": phrase.lower(), "reason": reason})
+    head = f"HTTP/1.1 {status} {phrase}\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
+    safety = "x-content-type-options: nosniff\r\ncache-control: no-store\r\nconnection: close\r\n\r\n"
+    return f"{head}{safety}".encode() + body
 
 
 _answers = {pair: _error_response(*pair) for pair in ((400, "malformed"), (408, "slow"), (431, "head-too-large"))}

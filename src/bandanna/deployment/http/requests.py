@@ -31,14 +31,14 @@ ValueT = TypeVar("ValueT")
 
 
 def set_thread_pool(threads: int) -> ThreadPoolExecutor:
-    """Replace the running loop's threads. Their queue is bounded by the application's limit of requests."""
-    threads_of_loop = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="blocking")
-    asyncio.get_running_loop().set_default_executor(threads_of_loop)
-    return threads_of_loop
+    """Give the running loop a pool of threads. The application's limits of requests bound its queue."""
+    pool = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="blocking")
+    asyncio.get_running_loop().set_default_executor(pool)
+    return pool
 
 
 async def run_in_thread(function: Callable[..., ValueT], *args: object) -> ValueT:
-    """Call `function(*args)` in a thread. It runs to its end even if nobody waits for it any more."""
+    """Call `function(*args)` in a thread. It runs to its end even if the request is cancelled."""
     call = partial(contextvars.copy_context().run, function, *args)
     return await asyncio.get_running_loop().run_in_executor(None, call)
 
@@ -48,33 +48,43 @@ async def run_in_thread(function: Callable[..., ValueT], *args: object) -> Value
 
 _REASON = re.compile(r"[a-z][a-z0-9_-]{0,39}")
 _STATUSES = frozenset(status.value for status in HTTPStatus if status.value >= 400)
-_BUSY = 1.0  # seconds after which to come again
+_BUSY_SECONDS = 1.0  # after which a client repeats its request
 
 
 class ProgramError(InvalidArgument):
-    """A fault of the program, not of a client: answered 500 wherever it comes from."""
+    """A fault of the program, not of a client. It is answered with status 500."""
 
 
 class RequestRefused(Exception):
-    """What a handler raises instead of answering: {"error": text, "reason": reason, **details}, counted by reason.
+    """A refusal that a handler raises; the client is sent {"error": text, "reason": reason, **details}.
 
-    The text is the status' own phrase unless `error=` is among the details. A reason is a short word from the program,
-    never a client's; details are what JSON can say.
+    Parameters
+    ----------
+    status
+        The HTTP status.
+    reason
+        A short word of the program, by which refusals are counted. It is never taken from a request.
+    retry_after
+        Seconds after which the client may repeat the request.
+    details
+        More for the document, as JSON. `error` replaces the phrase of the status.
     """
 
     def __init__(self, status: int, reason: str, *, retry_after: float | None = None, **details: Any) -> None:
         if status not in _STATUSES:
-            raise ProgramError("status", status, "a known status from 400 on")
+            raise ProgramError("status", status, "an HTTP status from 400 on")
         if not isinstance(reason, str) or not _REASON.fullmatch(reason):
-            raise ProgramError("reason", reason, "a short word of lower-case letters, digits, - and _, a letter first")
+            raise ProgramError(
+                "reason", reason, "a short word of lower-case letters, digits, - and _ that begins with a letter"
+            )
         if retry_after is not None and not 0 <= retry_after < math.inf:
-            raise ProgramError("retry_after", retry_after, "seconds, a finite number >= 0")
+            raise ProgramError("retry_after", retry_after, "a finite number >= 0 of seconds")
         self.status, self.reason, self.retry_after, self.details = status, reason, retry_after, details
         super().__init__(reason)
 
     @property
     def document(self) -> dict[str, Any]:
-        """The document that the client is sent."""
+        """The document for the client."""
         return {"error": HTTPStatus(self.status).phrase.lower(), **self.details, "reason": self.reason}
 
     @property
@@ -95,22 +105,22 @@ class TooManyUnfinished(RequestRefused):
     """An address has too many requests whose bodies are not complete."""
 
     def __init__(self) -> None:
-        super().__init__(503, "unfinished", retry_after=_BUSY)
+        super().__init__(503, "unfinished", retry_after=_BUSY_SECONDS)
 
     @property
     def headers(self) -> list[tuple[bytes, bytes]]:
-        """The connection ends: the rest of the body is not read."""
+        """Close the connection: the rest of the body is not read."""
         return [*super().headers, (b"connection", b"close")]
 
 
 def make_busy_refusal(reason: str = "busy") -> RequestRefused:
-    """Return a 503 that asks the client to come again soon."""
-    return RequestRefused(503, reason, retry_after=_BUSY)
+    """Return a refusal with status 503 and Retry-After."""
+    return RequestRefused(503, reason, retry_after=_BUSY_SECONDS)
 
 
 @contextmanager
 def mark_errors_safe(status: int = 400, reason: str = "invalid") -> Iterator[None]:
-    """Mark what is inside as free of other people's data: its errors' messages may be sent to whoever asked."""
+    """Refuse with the message of an error. The caller makes sure that it has no data of other users."""
     try:
         yield
     except ProgramError:
@@ -120,7 +130,7 @@ def mark_errors_safe(status: int = 400, reason: str = "invalid") -> Iterator[Non
 
 
 def to_refusal(error: BaseException) -> RequestRefused:
-    """Return the refusal for an error: the reason of a client's error, no word of a failure of the role."""
+    """Return the refusal for an error. It says nothing about a failure of the role."""
     if isinstance(error, RequestRefused):
         return error
     if is_storage(error):
@@ -131,7 +141,7 @@ def to_refusal(error: BaseException) -> RequestRefused:
 
 
 def is_storage(error: BaseException) -> bool:
-    """Tell by its class's name whether a store failed, so that a role without a database loads none."""
+    """Return whether a database failed, by the name of the class: a role without a database loads none."""
     return _has_class_name("StorageError", error)
 
 
@@ -139,8 +149,14 @@ def _has_class_name(name: str, error: BaseException) -> bool:
     return any(each.__name__ == name for each in type(error).__mro__)
 
 
+def check_task(name: str, own: str) -> None:
+    """Refuse a request about another task with status 404."""
+    if name != own:
+        raise RequestRefused(404, "task")
+
+
 def locate_error(error: BaseException) -> str:
-    """Return file:line of an exception, which is all that a log says of it beside its type."""
+    """Return file:line of an exception for a log, which does not show its message."""
     frames = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
     if not frames:
         return "unknown"
@@ -163,8 +179,8 @@ _TEMPLATE = re.compile(r"/|(/([A-Za-z0-9._~-]+|\{[a-z_]+\}))+")
 _PARAMETER = re.compile(r"\\\{([a-z_]+)\\\}")
 _VALUE = r"(?P<\1>[A-Za-z0-9._~-]{1,128})"  # what needs no escape in a URL: ids, numbers, names
 METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-GUARDED = ("/admin", "/metrics", "/status")  # how paths begin that need a closer look
-UPLOADS, WAITERS, PEERS, OTHERS = "uploads", "waiters", "peers", "others"  # classes of requests: each has own places
+GUARDED = ("/admin", "/metrics", "/status")  # beginnings of paths that may need the token
+UPLOADS, WAITERS, PEERS, OTHERS = "uploads", "waiters", "peers", "others"  # classes of requests
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -176,14 +192,14 @@ class RouteTarget:
     handle: Callable[..., Awaitable[Any]]
     raw: bool  # an upload: bytes in, bytes out
     light: bool = False  # answered even if the server is busy; its body is not read
-    public: bool = False  # pages of any origin may read what it answers
+    public: bool = False  # web pages of any origin may read the answer
     kind: str = OTHERS  # its class
-    keyed: bool = False  # only who has the token may ask: it is looked at before the body is read
-    inner: bool = False  # what every role has for its operator
+    keyed: bool = False  # needs the token, which is checked before the body is read
+    inner: bool = False  # every role has it for its operator
 
 
 class RouteTable:
-    """Find targets by path: literal paths first, then templates in the order in which they were given."""
+    """Finds targets by path: literal paths first, then templates in their order."""
 
     def __init__(self, targets: Sequence[RouteTarget]) -> None:
         self._literal: dict[str, dict[str, RouteTarget]] = {}
@@ -195,30 +211,25 @@ class RouteTable:
             among = templates if "{" in target.template else self._literal
             methods = among.setdefault(target.template, {})
             if methods.setdefault(target.method, target) is not target:
-                raise ProgramError("route", f"{target.method} {target.template}", "a handler for each, not two")
-        self._templates = [(_compile_template(template), methods) for template, methods in templates.items()]
+                raise ProgramError("route", f"{target.method} {target.template}", "a route with one handler")
+        patterns = [re.compile(_PARAMETER.sub(_VALUE, re.escape(template))) for template in templates]
+        self._templates = list(zip(patterns, templates.values(), strict=True))
 
     def find(self, method: str, path: str) -> tuple[RouteTarget | RequestRefused, dict[str, str]]:
-        """Return the target and the template's values, or why there is none. HEAD is GET without a body."""
-        methods, values = self._methods(path)
+        """Return the target, or the refusal, and the template's values. HEAD is GET without a body."""
+        methods, values = self._literal.get(path), dict[str, str]()
         if methods is None:
-            return RequestRefused(404, "unknown-path"), values
+            found = ((each, pattern.fullmatch(path)) for pattern, each in self._templates)
+            methods, match = next((pair for pair in found if pair[1] is not None), (None, None))
+            if methods is None or match is None:
+                return RequestRefused(404, "unknown-path"), values
+            values = match.groupdict()
         target = methods.get("GET" if method == "HEAD" else method)
         return (target, values) if target is not None else (MethodNotAllowed(sorted(methods)), values)
 
-    def _methods(self, path: str) -> tuple[dict[str, RouteTarget] | None, dict[str, str]]:
-        known = self._literal.get(path)
-        if known is not None:
-            return known, {}
-        for pattern, methods in self._templates:
-            match = pattern.fullmatch(path)
-            if match is not None:
-                return methods, match.groupdict()
-        return None, {}
-
 
 class MethodNotAllowed(RequestRefused):
-    """The path exists, but not with this method."""
+    """A request for a path with a method that it does not have."""
 
     def __init__(self, methods: Sequence[str]) -> None:
         self.allow = ", ".join(methods)
@@ -226,12 +237,12 @@ class MethodNotAllowed(RequestRefused):
 
     @property
     def headers(self) -> list[tuple[bytes, bytes]]:
-        """The allowed methods."""
+        """The methods of the path."""
         return [(b"allow", self.allow.encode("ascii"))]
 
 
 def targets_from_routes(routes: Sequence[Route], uploads: Mapping[str, Upload]) -> list[RouteTarget]:
-    """Return a role's targets. An upload's method is POST, or stands before its path: "PUT /jobs/{job}"."""
+    """Return a role's targets. The method of an upload is POST, or stands before its path: "PUT /jobs/{job}"."""
     targets = [RouteTarget(method=method, template=path, handle=handle, raw=False) for method, path, handle in routes]
     for key, upload in uploads.items():
         method, _, path = key.rpartition(" ")
@@ -240,12 +251,8 @@ def targets_from_routes(routes: Sequence[Route], uploads: Mapping[str, Upload]) 
 
 
 def is_guarded(path: str) -> bool:
-    """Tell whether only the administrator may ask for a path."""
+    """Return whether a path needs the operator's token."""
     return path in GUARDED or path.startswith("/admin/")
-
-
-def _compile_template(template: str) -> re.Pattern[str]:
-    return re.compile(_PARAMETER.sub(_VALUE, re.escape(template)))
 
 
 # Responses
@@ -255,63 +262,60 @@ JSON = (b"content-type", b"application/json")
 NOSNIFF = (b"x-content-type-options", b"nosniff")
 NO_STORE = (b"cache-control", b"no-store")
 CLOSE = (b"connection", b"close")
-_TAG = re.compile(r"[!#-~]{1,128}")  # what may stand between the quotes of an entity tag
+_TAG = re.compile(r"[!#-~]{1,128}")  # the characters of an entity tag
 
 _CONTROL = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 
 
 def encode_canonical(value: Any) -> bytes:
-    """Encode a document as canonical JSON: a role signs and sends the same bytes."""
+    """Return a document as canonical JSON, the bytes that a role signs and sends."""
     return dumps(value)
 
 
 def json_response(
     value: Any, status: int = 200, *, etag: str | None = None, headers: Mapping[str, str] | None = None
 ) -> Response:
-    """Return a JSON response. With `etag` the application answers 304 to a client that has it (If-None-Match)."""
+    """Return a JSON response. With `etag`, a client that has it (If-None-Match) is answered 304."""
     from starlette.responses import Response
 
     added = dict(headers or {})
     if etag is not None:
         if not _TAG.fullmatch(etag):
-            raise ProgramError("etag", etag, "up to 128 visible ASCII characters without quotes")
+            raise ProgramError("etag", etag, "a text of up to 128 visible ASCII characters without quotes")
         added["etag"] = f'"{etag}"'
-        added.setdefault("cache-control", "no-cache")  # may be kept, and is asked for again
+        added.setdefault("cache-control", "no-cache")  # may be stored, but is requested again
     return Response(encode_canonical(value), status_code=status, headers=added, media_type="application/json")
 
 
 def upload_headers(headers: UploadHeaders, length: int) -> Headers:
-    """Return the headers of an upload's answer: JSON that is not stored, unless `headers` say otherwise."""
+    """Return the headers of an upload's answer, by default of JSON that is not stored."""
     if not headers:
         return [JSON, NOSNIFF, NO_STORE, (b"content-length", b"%d" % length)]
     if isinstance(headers, Mapping):
         headers = [(name.encode("latin-1"), text.encode("latin-1")) for name, text in headers.items()]
-    said = [(name.lower(), text) for name, text in headers]
-    if not any(name == b"content-type" for name, _ in said):
-        said.append(JSON)
-    return add_security_headers(
-        [*(pair for pair in said if pair[0] != b"content-length"), (b"content-length", b"%d" % length)]
-    )
+    fields = [(name.lower(), text) for name, text in headers if name.lower() != b"content-length"]
+    if not any(name == b"content-type" for name, _ in fields):
+        fields.append(JSON)
+    return add_security_headers([*fields, (b"content-length", b"%d" % length)])
 
 
 def add_security_headers(headers: Sequence[tuple[bytes, bytes]]) -> Headers:
-    """Add the headers of every answer: no guessing of types, no copies unless the handler allows them.
+    """Add the headers of every answer: no guessing of types, and no copies unless the handler allows them.
 
-    A line break would begin a header of its own; it is refused here, while something else can still be answered.
+    Control characters are refused, because a line break would begin another header.
     """
     if _CONTROL.search(b"".join([part for pair in headers for part in pair])):
         raise ProgramError("headers", [name for name, _ in headers], "values without control characters")
     names = {name for name, _ in headers}
-    added = [pair for pair in (NOSNIFF, NO_STORE) if pair[0] not in names]
-    return [*headers, *added]
+    return [*headers, *(pair for pair in (NOSNIFF, NO_STORE) if pair[0] not in names)]
 
 
-def headers_if_unchanged(headers: Headers, wanted: bytes | None) -> Headers | None:
+def headers_if_unchanged(headers: Headers, condition: bytes | None) -> Headers | None:
     """Return the headers of a 304 if the client's tags (If-None-Match) contain the answer's; else None."""
     tag = next((text for name, text in headers if name == b"etag"), None)
-    if tag is None or wanted is None:
+    if tag is None or condition is None:
         return None
-    tags = [each.strip().removeprefix(b"W/") for each in wanted.split(b",")]
+    tags = [each.strip().removeprefix(b"W/") for each in condition.split(b",")]
     if tag not in tags and b"*" not in tags:
         return None
     return [pair for pair in headers if pair[0] not in (b"content-length", b"content-type")]
@@ -322,33 +326,28 @@ def headers_if_unchanged(headers: Headers, wanted: bytes | None) -> Headers | No
 
 _ANY_ORIGIN = (b"access-control-allow-origin", b"*")
 CORS_HEADERS: Headers = [_ANY_ORIGIN, (b"access-control-expose-headers", b"etag, retry-after, signature, witness")]
-_KEPT = 86_400  # seconds for which a browser need not ask again
+_PREFLIGHT_SECONDS = 86_400  # a browser need not repeat a preflight request
 
 
 def add_preflight_targets(targets: Sequence[RouteTarget], public: Collection[str]) -> list[RouteTarget]:
-    """Return the targets, with those of `public` ("GET /task") marked, and targets that answer preflight requests.
+    """Mark the targets of `public` ("GET /task") and add targets that answer preflight requests for them.
 
-    A client in a browser runs on its host's page, so analyzer, collector and helper are other origins to it. `*` lets
-    every page read what everybody may fetch anyway, without cookies or other credentials: nothing here has any.
+    A browser client runs on its host's page, so analyzer and collector are other origins. `*` lets every page read what
+    any client may fetch; no answer depends on cookies or other credentials.
     """
     names = {f"{target.method} {target.template}" for target in targets}
     for name in public:
         if name not in names or is_guarded(name.partition(" ")[2]):
-            raise ProgramError("public", name, "routes of the role, none of them its administrator's")
+            raise ProgramError("public", name, "a route of the role that does not need the token")
     marked = [replace(target, public=f"{target.method} {target.template}" in public) for target in targets]
     methods: dict[str, list[str]] = {}
     for target in marked:
         if target.public:
             methods.setdefault(target.template, []).append(target.method)
-    return [*marked, *(_preflight_target(template, found) for template, found in methods.items())]
+    return [*marked, *(_preflight_target(template, ", ".join(sorted(found))) for template, found in methods.items())]
 
 
-def _preflight_target(template: str, methods: Sequence[str]) -> RouteTarget:
-    handle = _preflight(", ".join(sorted(methods)))
-    return RouteTarget(method="OPTIONS", template=template, handle=handle, raw=False, light=True, public=True)
-
-
-def _preflight(methods: str) -> Callable[..., Awaitable[Response]]:
+def _preflight_target(template: str, methods: str) -> RouteTarget:
     from starlette.responses import Response
 
     response = Response(
@@ -356,11 +355,11 @@ def _preflight(methods: str) -> Callable[..., Awaitable[Response]]:
         headers={
             "access-control-allow-methods": methods,
             "access-control-allow-headers": "content-type",
-            "access-control-max-age": str(_KEPT),
+            "access-control-max-age": str(_PREFLIGHT_SECONDS),
         },
     )
 
-    async def preflight(_: object) -> Response:
+    async def answer(_: object) -> Response:
         return response
 
-    return preflight
+    return RouteTarget(method="OPTIONS", template=template, handle=answer, raw=False, light=True, public=True)

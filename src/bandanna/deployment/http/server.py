@@ -44,19 +44,33 @@ def serve(
     names: Sequence[str] = (),
     proxies: Sequence[str] = (),
 ) -> None:
-    """Serve until SIGTERM or SIGINT, or until the process is fenced: accept nobody, finish what runs, stop, return.
+    """Serve until SIGTERM or SIGINT, or until the process is fenced.
 
-    What runs has `Limits.drain` seconds to finish. Port 0 is any free one; `ready` is told which, when requests are
-    accepted. What the role's start or stop raises is raised here. `inside` and `peers` are addresses of two more
-    listeners, for the operator and for other roles; `names` and `proxies` are those of `Listeners.open`.
+    At the end, requests that run have `Limits.drain` seconds to finish. Errors of the role's start or stop are raised.
+
+    Parameters
+    ----------
+    app
+        The application.
+    host, port
+        Where to listen. Port 0 is any free one.
+    cert, key
+        Files of the TLS certificate and its key, or None.
+    log
+        Gets the events of the server.
+    ready
+        Called with the port when requests are accepted.
+    inside, peers
+        Addresses of two more listeners, for the operator and for other roles.
+    names, proxies
+        More host names, and proxies that are believed: see `Listeners.open`.
     """
-    limits = app.limits if isinstance(app, Application) else Limits()
-    refused = app.tallies.refused if isinstance(app, Application) else None
+    own = app if isinstance(app, Application) else None
+    limits = Limits() if own is None else own.limits
     more = {kind: at for kind, at in ((INSIDE, inside), (AMONG, peers)) if at is not None}
-    if more and not isinstance(app, Application):
-        raise InvalidArgument(
-            "inside" if inside is not None else "peers", app, "left out: the application has one door"
-        )
+    if more and own is None:
+        name = "inside" if inside is not None else "peers"
+        raise InvalidArgument(name, app, "left out: this application has one listener")
     _raise_file_limit()
     listening: list[socket.socket] = []
     try:
@@ -65,13 +79,13 @@ def serve(
         ports = [each.getsockname()[1] for each in listening]
         if len(set(ports)) < len(ports):
             raise InvalidArgument("port", ports[0], "another port for each listener")
-        if isinstance(app, Application):
-            app.doors.open(dict(zip(ports[1:], more, strict=True)), names=names, proxies=proxies)
+        if own is not None:
+            own.listeners.open(dict(zip(ports[1:], more, strict=True)), names=names, proxies=proxies)
         config = uvicorn.Config(
             app,
-            http=make_connection_class(limits, refused),
+            http=make_connection_class(limits, None if own is None else own.metrics.refused),
             ws="none",
-            lifespan="on" if isinstance(app, Application) else "auto",
+            lifespan="auto" if own is None else "on",
             interface="asgi3",
             log_config=None,
             access_log=False,
@@ -82,18 +96,18 @@ def serve(
             timeout_graceful_shutdown=math.ceil(limits.drain),
             **_make_tls_context(cert, key),
         )
-        server = _RoleServer(config, log, ready, app if isinstance(app, Application) else None)
-        with _redirect_logging(log), asyncio.Runner(loop_factory=_make_event_loop()) as runner:
+        server = _RoleServer(config, log, ready, own)
+        with _redirect_logging(log), asyncio.Runner(loop_factory=_make_event_loop) as runner:
             runner.run(server.accept(listening))
     finally:
         for each in listening:
             each.close()
-    if isinstance(app, Application) and app.life.failure is not None:
-        raise app.life.failure
+    if own is not None and own.life.failure is not None:
+        raise own.life.failure
 
 
 class _RoleServer(uvicorn.Server):
-    """uvicorn's, which returns after a signal instead of dying of it, and looks after its connections."""
+    """A uvicorn server that returns after a signal and ends slow connections."""
 
     def __init__(
         self,
@@ -108,19 +122,19 @@ class _RoleServer(uvicorn.Server):
         self._app = app
 
     async def accept(self, listening: list[socket.socket]) -> None:
-        """Until the end."""
+        """Serve until the end."""
         asyncio.get_running_loop().set_exception_handler(self._unhandled)
         try:
             await self.serve(sockets=listening)
-        except SystemExit:  # the application could not start, and has said so
+        except SystemExit:  # the application could not start, which is logged
             return
         self._log.say("stopped")
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Accept requests, and say on which port."""
+        """Accept requests and log the ports."""
         await super().startup(sockets)
         gc.collect()
-        gc.freeze()  # what is loaded now stays: no collection looks at it again
+        gc.freeze()  # no collection visits what is loaded now
         if self.started and sockets:
             port, *more = (each.getsockname()[1] for each in sockets)
             for each in (port, *more):
@@ -129,7 +143,7 @@ class _RoleServer(uvicorn.Server):
                 self._ready(port)
 
     async def on_tick(self, counter: int) -> bool:
-        """Ten times a second; connections are looked at once. A process that was fenced is asked to stop."""
+        """End slow connections once a second, and stop a process that was fenced."""
         if counter % 10 == 0:
             self._expire(asyncio.get_running_loop().time())
         self.should_exit = self.should_exit or (self._app is not None and self._app.fenced())
@@ -141,24 +155,24 @@ class _RoleServer(uvicorn.Server):
             try:
                 if isinstance(connection, LimitedConnection):
                     connection.expire(now)
-                    self._count(connection, half_open, now)
+                    self._limit_half_open(connection, half_open, now)
             except Exception as error:  # one connection stops no server
                 self._log.say("unhandled", level="error", type=type(error).__name__, place=locate_error(error))
 
-    def _count(self, connection: LimitedConnection, half_open: dict[str, int], now: float) -> None:
-        """End what an address holds half-open beyond its bound: requests without a head take no places, but files."""
-        if self._app is None or connection.client is None or not connection.half_open(now):
+    def _limit_half_open(self, connection: LimitedConnection, half_open: dict[str, int], now: float) -> None:
+        """End a connection without a complete head if its address has too many: they use files, but no places."""
+        if self._app is None or connection.client is None or not connection.is_half_open(now):
             return
-        address = self._app.doors.client(connection.client[0])
+        address = self._app.listeners.client(connection.client[0])
         if address is None:
             return
         half_open[address] = half_open.get(address, 0) + 1
         if half_open[address] > 4 * self._app.limits.unfinished:
-            connection.tell("unfinished")
+            connection.count_refusal("unfinished")
             connection.abort()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Finish what runs."""
+        """Finish the requests that run."""
         self._log.say("stopping", running=len(self.server_state.tasks))
         if self._app is not None:
             self._app.ending()
@@ -166,7 +180,7 @@ class _RoleServer(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Signals ask to stop, and are answered by that."""
+        """Let signals stop the server."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -178,22 +192,22 @@ class _RoleServer(uvicorn.Server):
                 signal.signal(each, handler)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Stop; a second Ctrl+C does not wait for clients."""
+        """Stop the server; on a second Ctrl+C, without waiting for clients."""
         self.force_exit = self.should_exit and sig == signal.SIGINT
         self.should_exit = True
 
     def _unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
-        if error is not None and not isinstance(error, OSError):  # broken connections and handshakes are no news
+        if error is not None and not isinstance(error, OSError):  # broken connections and handshakes are not logged
             self._log.say("unhandled", level="error", type=type(error).__name__, place=locate_error(error))
 
 
-def _make_event_loop() -> Callable[[], asyncio.AbstractEventLoop]:
-    if sys.platform == "win32":  # where uvloop is not to be had
-        return asyncio.new_event_loop
+def _make_event_loop() -> asyncio.AbstractEventLoop:
+    if sys.platform == "win32":  # without uvloop
+        return asyncio.new_event_loop()
     import uvloop
 
-    return uvloop.new_event_loop
+    return uvloop.new_event_loop()
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -202,7 +216,7 @@ def _listen(host: str, port: int) -> socket.socket:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listening = socket.socket(family, kind, protocol)
     except OSError as error:
-        raise InvalidArgument("host", host, "a name or address of this machine") from error
+        raise InvalidArgument("host", host, "a host name or address of this machine") from error
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)
@@ -213,12 +227,12 @@ def _listen(host: str, port: int) -> socket.socket:
 
 
 def _raise_file_limit() -> None:
-    """As many open files as this process may have: each connection is one."""
+    """Allow as many open files as possible: each connection is one."""
     if sys.platform != "win32":
         import resource
 
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-        with suppress(OSError, ValueError):  # some systems allow less than they say
+        with suppress(OSError, ValueError):  # some systems allow less
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
@@ -226,23 +240,23 @@ def _make_tls_context(cert: Path | None, key: Path | None) -> dict[str, Any]:
     if cert is None and key is None:
         return {}
     if cert is None or key is None:
-        raise InvalidArgument("key" if key is None else "cert", None, "a file, as the other is: TLS needs both")
+        raise InvalidArgument("key" if key is None else "cert", None, "a file, because TLS needs both")
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert, key)
     except (OSError, ValueError) as error:
-        raise InvalidArgument("cert", str(cert), f"a readable PEM certificate, and its key in {key}") from error
+        raise InvalidArgument("cert", str(cert), f"a readable PEM certificate with its key in {key}") from error
     return {"ssl_certfile": cert, "ssl_keyfile": key}
 
 
 class _ErrorHandler(logging.Handler):
-    """Errors that uvicorn or asyncio report, by type and place: their words may quote what a client sent."""
+    """Logs errors of uvicorn and asyncio by type and place, because their messages may quote a request."""
 
     def __init__(self, log: EventLog) -> None:
         super().__init__(logging.ERROR)
         self._log = log
 
     def emit(self, record: logging.LogRecord) -> None:
-        """One line."""
+        """Write one line."""
         error = record.exc_info[1] if record.exc_info else None
         if error is not None:
             self._log.say("server", level="error", type=type(error).__name__, place=locate_error(error))
@@ -250,7 +264,7 @@ class _ErrorHandler(logging.Handler):
 
 @contextmanager
 def _redirect_logging(log: EventLog) -> Iterator[None]:
-    """Nothing but `log` writes of uvicorn and asyncio, as long as the server runs."""
+    """Send the logs of uvicorn and asyncio to `log` only, as long as the server runs."""
     loggers = [logging.getLogger(name) for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "asyncio")]
     before = [(each.handlers, each.propagate, each.level) for each in loggers]
     handler = _ErrorHandler(log)
