@@ -18,7 +18,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from bandanna import __version__
 from bandanna.deployment.http.limits import (
     ADMITTED_REQUEST,
     AMONG,
@@ -29,7 +28,7 @@ from bandanna.deployment.http.limits import (
     Limits,
     Listeners,
 )
-from bandanna.deployment.http.metrics import EventLog, RequestMetrics
+from bandanna.deployment.http.metrics import VERSION, EventLog, RequestMetrics
 from bandanna.deployment.http.requests import (
     CLOSE,
     CORS_HEADERS,
@@ -486,7 +485,7 @@ def build_application(
         return json_response(document if inside else {"ok": ok}, 200 if ok else 503)
 
     async def answer_version(inside: bool) -> Response:
-        return json_response({"version": __version__} | ({"role": role} if inside else {}))
+        return json_response({"version": VERSION} | ({"role": role} if inside else {}))
 
     async def answer_metrics(_: bool) -> Response:
         return Response(request_metrics.text(), headers={"content-type": CONTENT_TYPE_PLAIN_0_0_4})

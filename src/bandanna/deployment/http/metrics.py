@@ -13,6 +13,7 @@ import time
 from bisect import bisect_left
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from importlib.metadata import version
 from itertools import accumulate
 from typing import Literal, TextIO
 
@@ -21,7 +22,6 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
-from bandanna import __version__
 from bandanna.deployment.http.requests import (
     ProgramError,
     RequestRefused,
@@ -34,6 +34,8 @@ from bandanna.deployment.http.requests import (
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # no times are published
 
+
+VERSION = version("bandanna")  # the package itself imports everything
 
 # The log
 
@@ -71,7 +73,7 @@ class EventLog:
     def say(self, event: str, *, level: Literal["info", "warning", "error"] = "info", **facts: LogValue) -> None:
         """Write one line; ignore a failing stream."""
         now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        entry: dict[str, LogValue] = {"time": now, "level": level, "role": self.role, "version": __version__}
+        entry: dict[str, LogValue] = {"time": now, "level": level, "role": self.role, "version": VERSION}
         entry |= {"task": self._task, "event": _check_log_text("event", event)}
         for key, value in facts.items():
             if key in entry or not _KEY.fullmatch(key) or not FORBIDDEN_KEYS.isdisjoint(key.split("_")):
@@ -140,7 +142,7 @@ class RequestMetrics(Collector):
         self._logged: dict[tuple[str, str], tuple[float, int]] = {}
         about = "Always 1; the labels name the role and the version."
         build = Gauge("bandanna_build_info", about, ["role", "version"], registry=metrics)
-        build.labels(role=role, version=__version__).set(1)
+        build.labels(role=role, version=VERSION).set(1)
         metrics.register(self)
 
     def request(self, target: RouteTarget | RequestRefused, status: int, seconds: float) -> None:

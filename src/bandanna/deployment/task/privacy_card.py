@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from bandanna import __version__
 from bandanna.deployment.task.description import task_facts
 from bandanna.deployment.task.document import Task
 from bandanna.privacy.guarantee import format_rounded_up
@@ -46,7 +46,7 @@ def make_privacy_card(task: Task) -> dict[str, Any]:
     stated = facts["guarantee"]
     return {
         "format": FORMAT,
-        "bandanna": __version__,
+        "bandanna": version("bandanna"),
         "task": {name: facts[name] for name in ("id", "title", "algorithm", "test")},
         "guarantee": {
             "privacy_model": stated["trust"],
