@@ -248,7 +248,7 @@ def test_a_run_that_ends_for_a_person_is_a_refutation() -> None:
 
 
 def test_a_policy_that_ends_before_its_rounds_is_named() -> None:
-    with pytest.raises(InvalidArgument, match=r"Short.episode\(state\) = None .* 20 of 60 rounds are left"):
+    with pytest.raises(InvalidArgument, match=r"Short.episode\(state\) must be .*20 of 60 rounds"):
         bd.simulate(Short(), WORLD, n_seeds=1)
 
 

@@ -37,7 +37,7 @@ def test_json_has_the_promised_columns(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("LinUCB-JPD",), "did you mean 'LinUCB-JDP'?"),
+        (("LinUCB-JPD",), "Did you mean 'LinUCB-JDP'?"),
         ((), "or --gallery, without a target"),
         ((".",), "in which task.json lies"),
         (("gaussian", "--gallery"), "or --gallery, without a target"),

@@ -466,7 +466,7 @@ class Restless(Greedy):
 
 
 def test_a_policy_whose_runs_cannot_be_repeated_is_refused() -> None:
-    with pytest.raises(InvalidArgument, match="with the same rows, coins and answers the state was another"):
+    with pytest.raises(InvalidArgument, match="With the same rows, coins and answers the state differed"):
         row_of(Restless())
 
 
@@ -474,7 +474,7 @@ def test_a_verdict_says_what_was_looked_at() -> None:
     row = row_of(Greedy())
     assert not row.refuted
     for words in (
-        "rows of 60 people in 3 batches, at every position",
+        "rows of 60 users in 3 batches, at every position",
         "rewards from -1 to 1, 0, and 40 and -40 beyond, and random features, and none",
         "errors, asks, states, snapshots, episodes, what others are given, others' reports, scales of noise and all "
         "fields of 3 estimates",

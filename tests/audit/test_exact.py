@@ -20,7 +20,6 @@ from bandanna.audit.exact import (
     gaussian_pair,
     hockey_stick,
     message_pairs,
-    product_pair,
     pure_loss,
     shuffle_gaussian_pairs,
     two_caps_mass,
@@ -31,8 +30,8 @@ from bandanna.audit.sampling import Claim
 from bandanna.audit.targets import attacked
 from bandanna.device.randomizers import normalize_messages
 from bandanna.mechanisms.noise import PrivUnit
-from bandanna.privacy import gdp, spherical_cap
-from bandanna.privacy.spherical_cap import best_cap
+from bandanna.privacy import gdp, prices
+from bandanna.privacy.calibration import best_cap
 from bandanna.types import Floats
 
 E, D = 4.0, 1e-3
@@ -48,7 +47,10 @@ def test_losses_of_independent_releases_add_up() -> None:
     """The sum of losses on a grid says something else of two releases than all pairs of outputs do."""
     rng = np.random.default_rng(0)
     laws = [tuple(rng.dirichlet(np.ones(6), size=2)) for _ in range(2)]
-    whole, summed = product_pair(*laws), compose_pairs(laws)
+    whole, summed = (
+        (np.outer(laws[0][0], laws[1][0]).ravel(), np.outer(laws[0][1], laws[1][1]).ravel()),
+        compose_pairs(laws),
+    )
     assert [law.sum() for law in summed] == pytest.approx([1.0, 1.0], abs=1e-12)
     for epsilon in (0.0, 0.5, 1.5):
         on_grid = hockey_stick(*summed, epsilon)
@@ -159,7 +161,7 @@ def test_two_caps_overlap_as_much_as_directions_fall_into_both(dim: int, angle: 
     share = float(np.mean((drawn[:, 0] >= event.cosine) & (other >= event.cosine)))
     mass = two_caps_mass(event, angle)
     assert abs(share - mass) <= 5 * math.sqrt(max(mass, 1e-5) / 100_000)
-    assert two_caps_mass(event, 0.0) == pytest.approx(spherical_cap.cap_moments(dim, event.cosine).mass)
+    assert two_caps_mass(event, 0.0) == pytest.approx(prices.cap_moments(dim, event.cosine).mass)
 
 
 @pytest.mark.parametrize("lengths", [(1.0, 1.0), (1.0, 0.3), (0.0, 0.6)])

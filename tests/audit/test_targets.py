@@ -155,7 +155,7 @@ def test_a_policy_by_its_place(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -
     (row,) = audit("audited_policy:Greedy", epsilon=E, delta=D, trust="local", trials=1000).rows
     assert row.target == "audited_policy:Greedy"
     assert not row.refuted
-    with pytest.raises(InvalidArgument, match="did you mean 'Greedy'"):
+    with pytest.raises(InvalidArgument, match="Did you mean 'Greedy'"):
         audit("audited_policy:Greed", epsilon=E, delta=D)
     with pytest.raises(InvalidArgument, match="trust"):
         audit("LinUCB-JDP", epsilon=E, delta=D, trust="local")
@@ -164,16 +164,16 @@ def test_a_policy_by_its_place(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ("near_policy", "did you mean 'near_policy:Greedy'\\? one of gaussian"),
-        ("near_policy.py", "did you mean 'near_policy:Greedy'\\? one of gaussian"),
-        ("near_policy.py:Greedy", "did you mean 'near_policy:Greedy'\\? the name of a module, not of a file"),
-        ("./near_policy.py:Greedy", "did you mean 'near_policy:Greedy'\\? the name of a module, not of a file"),
-        ("near_policy:Greed", "did you mean 'Greedy'"),
-        ("no_policy:Greedy", "there is no module 'no_policy' here"),
-        ("broken", "one of gaussian"),
-        ("statistics", "one of gaussian"),
-        ("no policy", "one of gaussian"),
-        (3, "one of gaussian"),
+        ("near_policy", "must be one of gaussian.*Did you mean 'near_policy:Greedy'"),
+        ("near_policy.py", "must be one of gaussian.*Did you mean 'near_policy:Greedy'"),
+        ("near_policy.py:Greedy", "near_policy:Greedy'.*file"),
+        ("./near_policy.py:Greedy", "near_policy:Greedy'.*file"),
+        ("near_policy:Greed", "Did you mean 'Greedy'"),
+        ("no_policy:Greedy", "no module.*'no_policy"),
+        ("broken", "must be one of gaussian"),
+        ("statistics", "must be one of gaussian"),
+        ("no policy", "must be one of gaussian"),
+        (3, "must be one of gaussian"),
     ],
 )
 def test_a_place_that_is_half_right_is_answered_with_the_whole(
@@ -237,7 +237,7 @@ def test_views_and_single_runs_are_held_to_what_somebody_says() -> None:
 
 def test_names_that_are_not_known_are_answered_with_the_nearest() -> None:
     assert len(set(known_targets())) == len(known_targets())
-    with pytest.raises(InvalidArgument, match="did you mean 'LinUCB-JDP'"):
+    with pytest.raises(InvalidArgument, match="Did you mean 'LinUCB-JDP'"):
         audit("LinUCB-JPD")
     with pytest.raises(InvalidArgument, match="env"):
         audit(bd.LinUCB(dim=3, horizon=10, privacy=bd.local(epsilon=1.0, delta=D)))

@@ -16,13 +16,13 @@ import pytest
 
 from bandanna.device.noise import FastNoise, NoiseSource, SecureNoise
 from bandanna.errors import InvalidArgument, InvalidStatistic, UnknownEvent
-from bandanna.mechanisms.base import Mechanism
 from bandanna.mechanisms.noise import (
     BinomialMechanism,
     DiscreteGaussianMechanism,
     DiscreteLaplaceMechanism,
     GaussianMechanism,
     LaplaceMechanism,
+    Mechanism,
 )
 from bandanna.privacy.events import Event
 

@@ -31,9 +31,9 @@ from bandanna.device.randomizers import (
 from bandanna.errors import BandannaError, InvalidArgument, InvalidBudget, InvalidStatistic
 from bandanna.mechanisms.noise import PrivUnit
 from bandanna.numeric import search
-from bandanna.privacy import accountant, spherical_cap
+from bandanna.privacy import accountant, prices
+from bandanna.privacy.calibration import best_cap
 from bandanna.privacy.events import CapEvent
-from bandanna.privacy.spherical_cap import best_cap
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -46,7 +46,7 @@ def fast(seed: int = 1) -> FastNoise:
 
 def densities(event: CapEvent) -> tuple[float, float]:
     """Of an exact direction, relative to the uniform one: inside the cap, outside."""
-    q, p = spherical_cap.cap_moments(event.dim, event.cosine).mass, spherical_cap.probability_inside(event)
+    q, p = prices.cap_moments(event.dim, event.cosine).mass, prices.probability_inside(event)
     return p / q, (1 - p) / (1 - q)
 
 
@@ -61,7 +61,7 @@ def test_caps_are_what_integrals_over_angles_say(dim: int, cosine: float) -> Non
         return float(integrate.quad(lambda a: weight(math.cos(a)) * math.sin(a) ** (dim - 2), low, high)[0])
 
     whole, end = over(lambda t: 1.0, 0.0, math.pi), math.acos(cosine)
-    found = spherical_cap.cap_moments(dim, cosine)
+    found = prices.cap_moments(dim, cosine)
     assert found.mass == pytest.approx(over(lambda t: 1.0, 0.0, end) / whole, rel=1e-8)
     assert found.first == pytest.approx(over(lambda t: t, 0.0, end) / whole, rel=1e-8)
     assert found.second == pytest.approx(over(lambda t: t * t, 0.0, end) / whole, rel=1e-8)
@@ -81,8 +81,8 @@ def test_densities_integrate_to_one_and_differ_by_the_epsilon(dim: int, epsilon:
     whole = integrate.quad(lambda a: math.sin(a) ** (dim - 2), 0, math.pi)[0]
     assert integrate.quad(density, 0, math.pi, points=split)[0] / whole == pytest.approx(1, rel=1e-8)
     leaning = integrate.quad(lambda a: math.cos(a) * density(a), 0, math.pi, points=split)[0] / whole
-    assert spherical_cap.mean_cosine(event) == pytest.approx(leaning, rel=1e-8)
-    assert epsilon - 1e-4 < math.log(inside / outside) < spherical_cap.cap_epsilon(event) <= epsilon
+    assert prices.mean_cosine(event) == pytest.approx(leaning, rel=1e-8)
+    assert epsilon - 1e-4 < math.log(inside / outside) < prices.cap_epsilon(event) <= epsilon
 
 
 @pytest.mark.parametrize(("epsilon", "expected"), [(1.0, 3.521), (4.0, 0.949), (10.0, 0.4885)])
@@ -90,7 +90,7 @@ def test_noise_is_the_known_least(epsilon: float, expected: float) -> None:
     mechanism = PrivUnit.calibrate(dim=20, epsilon=epsilon)
     assert math.sqrt(2 * mechanism.variance) == pytest.approx(expected, rel=1e-3)
     for cosine in np.linspace(0.0, 0.95, 96):  # any other cap of the same price, with as many candidates as it takes
-        q, first = spherical_cap.cap_moments(20, float(cosine)).mass, spherical_cap.cap_moments(20, float(cosine)).first
+        q, first = prices.cap_moments(20, float(cosine)).mass, prices.cap_moments(20, float(cosine)).first
         p = math.exp(epsilon) * q / (1 - q + math.exp(epsilon) * q)
         assert first * (p / q - (1 - p) / (1 - q)) <= mechanism.lean * (1 + 1e-5)
 
@@ -120,7 +120,7 @@ def test_coarse_candidates_are_priced_exactly_enough(steps: int, cosine: float) 
     points, weights = rounded(steps)
     inside = inside_of(event, points, np.linspace(0, 2 * np.pi, 180, endpoint=False))
     chance = inside @ weights  # of a candidate to be inside, for each direction
-    low, high = spherical_cap.bound_cap_mass(event)
+    low, high = prices.bound_cap_mass(event)
     assert low <= chance.min() < chance.max() <= high
     c, n, q = event.chance, event.candidates, chance[:, None]
     density = np.where(
@@ -130,9 +130,9 @@ def test_coarse_candidates_are_priced_exactly_enough(steps: int, cosine: float) 
     )
     assert np.allclose(density @ weights, 1.0)
     worst = float(np.log(density.max(axis=0) / density.min(axis=0)).max())
-    assert worst <= spherical_cap.cap_epsilon(event)
-    assert worst > spherical_cap.cap_epsilon(replace(event, steps=CAP_STEPS))  # coarse steps cost something
-    assert spherical_cap.cap_epsilon(event) < spherical_cap.cap_epsilon(replace(event, steps=CAP_STEPS)) + 60 / steps
+    assert worst <= prices.cap_epsilon(event)
+    assert worst > prices.cap_epsilon(replace(event, steps=CAP_STEPS))  # coarse steps cost something
+    assert prices.cap_epsilon(event) < prices.cap_epsilon(replace(event, steps=CAP_STEPS)) + 60 / steps
 
 
 @pytest.mark.parametrize("dim", [2, 5, 20])
@@ -141,7 +141,7 @@ def test_fine_candidates_fall_into_the_cap_as_often_as_said(dim: int) -> None:
     event = best_cap(dim=dim, epsilon=2.0)
     words = np.random.default_rng(4).random((60_000, 3, (dim + 1) // 2))
     found = make_candidates(words, event.steps)[:, :dim]
-    low, high = spherical_cap.bound_cap_mass(event)
+    low, high = prices.bound_cap_mass(event)
     assert high - low < 1e-5
     for axis in (np.eye(dim)[0], np.ones(dim) / math.sqrt(dim)):
         share = np.mean(is_in_cap(found, round_to_sphere(axis, np.zeros(())), event.cosine))
@@ -211,7 +211,7 @@ def test_a_fifth_less_noise_exceeds_the_budget(dim: int, epsilon: float) -> None
     assert math.log(inside / outside) > 1.1 * epsilon
     assert accountant.epsilon(louder.event, 0.0) > 1.1 * epsilon > epsilon >= accountant.epsilon(kept.event, 0.0)
     sharper = replace(kept.event, chance=min(1.0, 1.2 * kept.chance), candidates=2 * kept.candidates)
-    assert spherical_cap.cap_epsilon(sharper) > epsilon  # the same cap, chosen more often
+    assert prices.cap_epsilon(sharper) > epsilon  # the same cap, chosen more often
 
 
 def test_equal_work_whatever_the_data() -> None:
@@ -304,8 +304,8 @@ def test_no_epsilon_is_exceeded(dim: int) -> None:
     """A direction made for an epsilon costs more, or less than 99.9 % of it where more could be spent."""
     for epsilon in (1e-3, 0.01, 0.3, 1.0, 3.0, 7.0, 20.0, 500.0):
         event = best_cap(dim=dim, epsilon=epsilon)
-        assert spherical_cap.cap_epsilon(event) <= epsilon
-        assert spherical_cap.cap_epsilon(event) > 0.999 * epsilon or epsilon > 6
+        assert prices.cap_epsilon(event) <= epsilon
+        assert prices.cap_epsilon(event) > 0.999 * epsilon or epsilon > 6
         assert event.candidates * dim <= max(2**21, 2 * dim)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bandanna.numeric import trees
+from bandanna.numeric import exact_sums
 
 from ..drawn import examples
 
@@ -17,7 +17,7 @@ def test_sums_of_parts_are_numpys(degree: int, count: int, dim: int, seed: int) 
     parts = rng.normal(size=(2, count * degree + rng.integers(3), dim)) * 10.0 ** rng.integers(-9, 9, (2, 1, 1))
     for each in (parts, rng.integers(0, 2**40, parts.shape)):
         groups = each[:, : count * degree].reshape(2, count, degree, dim)
-        assert np.array_equal(trees.sum_parts(each, count, degree), np.sum(groups, axis=-2))
+        assert np.array_equal(exact_sums.sum_parts(each, count, degree), np.sum(groups, axis=-2))
 
 
 @given(st.integers(2, 12), st.integers(1, 40), st.integers(0, 11), st.integers(0, 2**31))
@@ -26,7 +26,7 @@ def test_what_is_after_a_block_is_the_same_for_few_and_many_parts(
 ) -> None:
     rng = np.random.default_rng(seed)
     low, high = rng.normal(size=(2, count * degree + rest % degree, 1)), rng.normal(size=(2, count, 1))
-    found = trees.compute_prefixes([low, high], [degree])
+    found = exact_sums.compute_prefixes([low, high], [degree])
     inside, above = (np.concatenate([np.zeros((2, 1, 1)), np.cumsum(each, axis=1)], axis=1) for each in (low, high))
     parent = np.arange(inside.shape[1]) // degree
     assert np.allclose(found, (above[:, parent] + inside - inside[:, parent * degree])[:, 1:], rtol=0, atol=1e-12)
@@ -44,8 +44,8 @@ def test_prefixes_are_sums_of_maximal_blocks(lowest: int, degrees: list[int], se
     degrees = degrees[: len(counts) - 1]
     own = [rng.normal(size=(2, count, 1)) for count in counts]
     weights = [1.0, *rng.uniform(0.2, 1.0, len(counts) - 1)]
-    blocks = trees.average_blocks(own, degrees, weights)
-    found = trees.compute_prefixes(blocks, degrees)
+    blocks = exact_sums.average_blocks(own, degrees, weights)
+    found = exact_sums.compute_prefixes(blocks, degrees)
     for q in range(1, lowest + 1):
         left, total, sizes = 0, np.zeros((2, 1)), np.cumprod([1, *degrees])
         for level in reversed(range(len(counts))):

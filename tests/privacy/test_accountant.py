@@ -35,7 +35,7 @@ from bandanna.privacy.events import (
 )
 from bandanna.privacy.factorisation import BinaryTree
 from bandanna.privacy.prices import fine_grid, gaussian_price
-from bandanna.privacy.shuffled_gaussian import composed_shuffled_gaussian_delta
+from bandanna.privacy.shuffled_gaussian import shuffled_gaussian_delta
 
 Floats = NDArray[np.float64]
 STEP = 1e-3
@@ -305,7 +305,7 @@ def test_shuffled_gaussians_use_amplification() -> None:
     """Shuffled reports are priced by something else than the amplification bound, or dearer than without a shuffler."""
     event = ShuffledGaussianEvent(std=3.0, sensitivity=1.0, users=1000)
     for times, epsilon in ((1, 0.3), (3, 0.5)):
-        amplified = composed_shuffled_gaussian_delta(std=3.0, sensitivity=1.0, users=1000, times=times, epsilon=epsilon)
+        amplified = shuffled_gaussian_delta(std=3.0, sensitivity=1.0, users=1000, times=times, epsilon=epsilon)
         assert accountant.delta(repeated(event, times), epsilon) == amplified
         assert amplified <= float(gdp.delta(epsilon, math.sqrt(times) / 3.0))
         assert amplified >= float(gdp.delta(epsilon, math.sqrt(times / 1000) / 3.0))

@@ -72,7 +72,7 @@ def test_nobody_is_in_two_alternatives() -> None:
     ledger = Ledger(budget=bd.privacy.ZCDP(rho=1.0))
     spend(ledger, "a", "explored", members=["ann", "bob"])
     spend(ledger, "b", "explored", members=["ann", "bob"])
-    with pytest.raises(InvalidArgument, match="another one"):
+    with pytest.raises(InvalidArgument, match="got one who is in another"):
         spend(ledger, "a", "rest", members=["carl", "bob"])
     spend(ledger, "a", "rest", members=["carl"])
     spend(ledger, "a", "rest", members=["bob"], task="another")

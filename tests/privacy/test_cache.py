@@ -275,8 +275,8 @@ def test_a_file_that_is_no_result_is_computed_again(kind: str, place: Path) -> N
 def test_a_stale_calibration_of_returning_users_does_not_weaken_the_noise(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    search = functools.cache(shuffled_gaussian.composed_shuffled_gaussian_std)  # it would find the same again
-    monkeypatch.setattr(amplification, "composed_shuffled_gaussian_std", search)
+    search = functools.cache(shuffled_gaussian.shuffled_gaussian_std)  # it would find the same again
+    monkeypatch.setattr(amplification, "shuffled_gaussian_std", search)
     make = partial(ShuffleGaussian.calibrate, domain=Box(dim=1), budget=SHUFFLED, batch=50, participations=3)
     honest = make().noise_std
     forge(place, {"std": 0.3 * honest})  # the width is 1: as the search's own unit

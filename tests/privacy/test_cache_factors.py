@@ -55,8 +55,8 @@ def test_coins_for_less_are_not_believed(less: dict[str, Any], place: Path) -> N
 def test_shuffled_noise_for_less_is_not_believed(
     less: dict[str, Any], place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    search = functools.cache(shuffled_gaussian.composed_shuffled_gaussian_std)  # it would find the same again
-    monkeypatch.setattr(amplification, "composed_shuffled_gaussian_std", search)
+    search = functools.cache(shuffled_gaussian.shuffled_gaussian_std)  # it would find the same again
+    monkeypatch.setattr(amplification, "shuffled_gaussian_std", search)
     wanted: dict[str, Any] = {"sensitivity": 1.0, "dim": 2, "users": 200, "participations": 2}
     cheap = calibrated_shuffled_std(budget=BUDGET, **wanted | less)
     for file in place.iterdir():
@@ -71,7 +71,7 @@ def test_shuffled_noise_for_less_is_not_believed(
 def test_remembered_shuffled_noise_is_priced_as_it_is_used(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     searched: dict[str, Any] = {}
     priced: list[Event] = []
-    monkeypatch.setattr(amplification, "composed_shuffled_gaussian_std", lambda **asked: searched.update(asked) or 4.0)
+    monkeypatch.setattr(amplification, "shuffled_gaussian_std", lambda **asked: searched.update(asked) or 4.0)
     monkeypatch.setattr(accountant, "satisfies", lambda event, _: bool(priced.append(event)) or True)
     wanted: dict[str, Any] = {"sensitivity": 2.0, "dim": 3, "users": 200, "participations": 2, "budget": BUDGET}
     assert calibrated_shuffled_std(**wanted) == 8.0

@@ -12,17 +12,28 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bandanna.errors import InvalidArgument, InvalidBudget
-from bandanna.privacy.definitions import (
-    ExplicitPolicy,
-    compose_with_adversary,
-    iterate_adversaries,
-    make_identity_adversary,
-)
+from bandanna.privacy.definitions import Adversary, ExplicitPolicy, iterate_adversaries
 from reproductions.concentrated_dp import definitions, printed_policy
 
 from ..drawn import examples
 
 SIZES = [(3, 2), (2, 3)]  # (T, K)
+
+
+def make_identity_adversary(*, rounds: int, arms: int) -> Adversary:
+    """The adversary who asks for the recommended arm."""
+    return tuple(np.indices((arms,) * t, dtype=np.int64)[-1] for t in range(1, rounds))
+
+
+def compose_with_adversary(policy: ExplicitPolicy, adversary: Adversary) -> ExplicitPolicy:
+    """pi^B of [004], Proposition 2(b): it plays on its own, but learns as if q_t = B(o_1, ..., o_t) was played."""
+    arms, rewards, lead = policy.arms, policy.rewards, policy.paths.shape[: policy.replicates]
+    own = np.indices(policy.paths.shape[policy.replicates :])  # axes o_1, q_1, r_1, ..., o_T; now q_t is its own arm
+    index = list(own)
+    for t, rule in enumerate(adversary):
+        index[3 * t + 1] = rule[tuple(own[3 * s + 1] for s in range(t + 1))]
+    paths = policy.paths[(..., *index)].reshape(*lead, *(arms, arms, rewards) * (policy.rounds - 1), arms)
+    return ExplicitPolicy(paths=paths, replicates=policy.replicates)
 
 
 def random_policies(count: int, rounds: int, arms: int, *, seed: int, rewards: int = 2) -> ExplicitPolicy:
@@ -334,7 +345,7 @@ def test_malformed_policies_are_refused_by_name() -> None:
         ExplicitPolicy.from_rules([])
     ahead = np.zeros((2, 2, 2, 2))
     ahead[0, :, 0], ahead[1, :, 1] = 0.5, 0.5  # the first arm is the reward that comes after it
-    with pytest.raises(InvalidArgument, match="look ahead"):
+    with pytest.raises(InvalidArgument, match="do not depend on later rewards"):
         ExplicitPolicy(paths=ahead)
     with pytest.raises(InvalidArgument, match="shape of paths"):
         ExplicitPolicy(paths=np.ones((2, 3, 2, 2)) / 4)
@@ -354,8 +365,8 @@ def test_malformed_policies_are_refused_by_name() -> None:
 
 
 def test_rows_of_unequal_length_are_refused_by_name() -> None:
-    with pytest.raises(InvalidArgument, match=r"rule 2 = .* all of one length"):
+    with pytest.raises(InvalidArgument, match=r"rule 2 must be rows of probabilities of one length"):
         ExplicitPolicy.from_rules([[[0.5, 0.5]], [[1.0, 0.0], [1.0]]])
     for first in (0.5, [0.5, 0.5]):
-        with pytest.raises(InvalidArgument, match=r"rule 1 = .* round 1 has one row"):
+        with pytest.raises(InvalidArgument, match=r"rule 1 must be a list of rows.*Round 1 has one row"):
             ExplicitPolicy.from_rules([first])

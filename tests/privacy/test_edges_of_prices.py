@@ -17,7 +17,7 @@ from scipy import optimize, special
 
 from bandanna.device.domain import Ball, Box
 from bandanna.errors import BandannaError, ConflictingRelease, InvalidArgument, UnknownEvent
-from bandanna.privacy import accountant, blanket, events, gdp, prices
+from bandanna.privacy import accountant, amplification, events, gdp, prices
 from bandanna.privacy.budgets import ZCDP, ApproxDP, Budget, PureDP, RenyiDP
 from bandanna.privacy.calibration import gaussian_std, laplace_scale
 from bandanna.privacy.factorisation import factorise
@@ -190,7 +190,7 @@ def beside_laplace(local: float, times: int) -> Any:
     """Losses of one Laplace release and of `times` reports among mixtures, one after the other."""
     if times == 0:
         return pld.from_laplace_mechanism(LAPLACE.scale, value_discretization_interval=1e-4)
-    pair = blanket.blanket_pld(users=SHUFFLED.users, local_epsilon=local, mu=0.5, discretization=1e-4)
+    pair = amplification.blanket_losses(users=SHUFFLED.users, local_epsilon=local, mu=0.5, discretization=1e-4).pld()
     return beside_laplace(local if times > 1 else 0.0, times - 1).compose(pair)
 
 

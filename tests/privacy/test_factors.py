@@ -11,7 +11,7 @@ import pytest
 from scipy import optimize, special
 
 from bandanna.errors import BudgetExceeded, InvalidBudget
-from bandanna.privacy import accountant, blanket, gdp, prices, shuffled_gaussian, spherical_cap
+from bandanna.privacy import accountant, amplification, gdp, prices, shuffled_gaussian
 from bandanna.privacy.budgets import ApproxDP, PureDP
 from bandanna.privacy.calibration import (
     BinomialNoise,
@@ -77,7 +77,7 @@ def mixtures_by_hand(users: int, mu: float, epsilon: float, tail: float) -> floa
         return (users - 1) * math.exp(-local) * float(gdp.delta(local, mu))
 
     local = optimize.brentq(lambda e: math.log(moved(e) / tail), 1e-3, 5.0)
-    hidden = blanket.stop_loss(users=users, chance=math.exp(-local), mu=mu, epsilon=epsilon)
+    hidden = amplification.stop_loss(users=users, chance=math.exp(-local), mu=mu, epsilon=epsilon)
     return (1 + math.exp(epsilon)) * (hidden + tail)
 
 
@@ -114,7 +114,7 @@ def test_shuffled_reports_alone_are_the_amplified_ones_and_their_tails(times: in
     plain, tailed = (
         RepetitionEvent(event=ShuffledGaussianEvent(**shape, tail=each), times=times) for each in (0.0, tail)
     )
-    amplified = shuffled_gaussian.composed_shuffled_gaussian_delta(**shape, times=times, epsilon=epsilon)
+    amplified = shuffled_gaussian.shuffled_gaussian_delta(**shape, times=times, epsilon=epsilon)
     assert accountant.delta_near(plain, epsilon, 1e-5) == amplified
     beyond = times * 5 * 200 * tail * (1 + math.exp(epsilon))
     assert accountant.delta_near(tailed, epsilon, 1e-5) == pytest.approx(amplified + beyond, rel=1e-9)
@@ -218,7 +218,7 @@ def test_mirrored_coins_cost_the_same() -> None:
 @pytest.mark.parametrize("cosine", [0.0, 0.3, 0.8])
 def test_caps_of_a_ball_by_archimedes(cosine: float) -> None:
     """Mass, mean or second moment of a cap are not those of three dimensions, where T is uniform on [-1, 1]."""
-    found = spherical_cap.cap_moments(3, cosine)
+    found = prices.cap_moments(3, cosine)
     assert found.mass == pytest.approx((1 - cosine) / 2)
     assert found.first == pytest.approx((1 - cosine**2) / 4)
     assert found.second == pytest.approx((1 - cosine**3) / 6)
@@ -226,10 +226,10 @@ def test_caps_of_a_ball_by_archimedes(cosine: float) -> None:
     q = (1 - cosine) / 2
     inside = 0.7 * (1 - (1 - q) ** 3) + 0.3 * q**3
     mean_in, mean_out = (1 + cosine) / 2, (cosine - 1) / 2  # of a uniform law on [cosine, 1] and on [-1, cosine]
-    assert spherical_cap.probability_inside(event) == pytest.approx(inside)
-    assert spherical_cap.mean_cosine(event) == pytest.approx(inside * mean_in + (1 - inside) * mean_out)
+    assert prices.probability_inside(event) == pytest.approx(inside)
+    assert prices.mean_cosine(event) == pytest.approx(inside * mean_in + (1 - inside) * mean_out)
     squares = ((1 + cosine + cosine**2) / 3, (1 - cosine + cosine**2) / 3)
-    assert spherical_cap.mean_squared_cosine(event) == pytest.approx(inside * squares[0] + (1 - inside) * squares[1])
+    assert prices.mean_squared_cosine(event) == pytest.approx(inside * squares[0] + (1 - inside) * squares[1])
 
 
 def test_candidates_on_a_grid_may_be_inside_a_little_more_often_and_less() -> None:
@@ -242,13 +242,13 @@ def test_candidates_on_a_grid_may_be_inside_a_little_more_often_and_less() -> No
         moved = slack / lengths[:-1]
     by_hand = [float(np.sum(share * (1 - np.clip(0.3 + sign * moved, -1, 1)) / 2)) for sign in (1, -1)]
     rare = 3 * 2.0**-64
-    low, high = spherical_cap.bound_cap_mass(event)
+    low, high = prices.bound_cap_mass(event)
     assert (low, high) == pytest.approx((by_hand[0] - rare, by_hand[1] + rare), rel=1e-10)
     assert low < 0.35 < high
 
 
 def test_coordinates_that_steps_cut_off_are_in_the_mass_of_a_cap() -> None:
-    low, high = spherical_cap.bound_cap_mass(CapEvent(cosine=0.3, chance=0.7, candidates=3, dim=1000, steps=2**22))
+    low, high = prices.bound_cap_mass(CapEvent(cosine=0.3, chance=0.7, candidates=3, dim=1000, steps=2**22))
     assert low == 0.0
     assert high == pytest.approx(1000 * 2.0**-64, rel=1e-3, abs=0.0)
 
@@ -323,7 +323,7 @@ def test_refusals_leave_half_of_the_delta() -> None:
     left = subtract_refusals(ApproxDP(epsilon=1.0, delta=2.1 * cost), 16, 5)
     assert isinstance(left, ApproxDP)
     assert left.delta == pytest.approx(1.1 * cost, rel=1e-6, abs=0.0)
-    with pytest.raises(InvalidBudget, match="refusing improbable counts"):
+    with pytest.raises(InvalidBudget, match="Refusing improbable counts"):
         subtract_refusals(ApproxDP(epsilon=1.0, delta=1.9 * cost), 16, 5)
 
 

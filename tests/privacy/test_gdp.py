@@ -170,24 +170,24 @@ def test_bad_delta(delta: Any) -> None:
 def test_bad_mu(mu: Any) -> None:
     """A price that is no number >= 0 has an epsilon, or can be built."""
     for use in (lambda: gdp.epsilon(1e-5, mu), lambda: gdp.epsilon(0.0, mu), lambda: Price(mu=mu)):
-        with pytest.raises(InvalidArgument, match="mu = "):
+        with pytest.raises(InvalidArgument, match="mu must be"):
             use()
-    with pytest.raises(InvalidArgument, match="tail = "):
+    with pytest.raises(InvalidArgument, match="tail must be"):
         Price(mu=1.0, tail=mu)
 
 
 @pytest.mark.parametrize("bad", [-1e-9, math.nan, True, "0.1", None, [1.0, -1.0], [[1.0], [1.0, 2.0]], [1.0, math.nan]])
 @pytest.mark.parametrize("profile", [gdp.delta, gdp.log_delta])
 def test_bad_numbers_have_no_profile(profile: Any, bad: Any) -> None:
-    with pytest.raises(InvalidArgument, match=r"mu = .* numbers >= 0"):
+    with pytest.raises(InvalidArgument, match="mu must be numbers >= 0"):
         profile(1.0, bad)
-    with pytest.raises(InvalidBudget, match=r"epsilon = .* numbers >= 0"):
+    with pytest.raises(InvalidBudget, match="epsilon must be numbers >= 0"):
         profile(bad, 1.0)
 
 
 @pytest.mark.parametrize("mu", [0.0, math.inf, [1.0, 0.0]])
 def test_the_logarithm_needs_some_noise_and_some_signal(mu: Any) -> None:
-    with pytest.raises(InvalidArgument, match=r"mu = .* finite numbers > 0"):
+    with pytest.raises(InvalidArgument, match="mu must be finite numbers > 0"):
         gdp.log_delta(1.0, mu)
 
 

@@ -10,6 +10,7 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 
 from bandanna.privacy import gdp
 from bandanna.privacy.accountant import composed_delta
+from bandanna.privacy.calibration import best_cap
 from bandanna.privacy.events import (
     BinomialEvent,
     ClearEvent,
@@ -20,7 +21,6 @@ from bandanna.privacy.events import (
     ShuffledGaussianEvent,
 )
 from bandanna.privacy.prices import gaussian_price
-from bandanna.privacy.spherical_cap import best_cap
 
 TAIL = 1e-14
 

@@ -93,5 +93,5 @@ def test_a_view_says_its_price() -> None:
         agent.act([[0.5, 0.5], [0.1, 0.2]])
     assert agent.ledger is not None
     said = str(agent.ledger)
-    assert "spent in 1 release, by who takes part once; of ApproxDP(epsilon=1.0, delta=1e-05)" in said
+    assert "spent in 1 release by a user who takes part once; the budget is ApproxDP(epsilon=1.0, delta=1e-05)" in said
     assert agent.ledger.spent() <= float(said.split()[2]) <= 1.0

@@ -36,8 +36,8 @@ from bandanna.device.domain import Estimate
 from bandanna.device.noise import FastNoise
 from bandanna.errors import InvalidArgument, did_you_mean
 from bandanna.experiments.executors import Executor, InProcessExecutor, choose_executor_or_here
-from bandanna.mechanisms.base import Mechanism
 from bandanna.mechanisms.continual import ContinualGaussian
+from bandanna.mechanisms.noise import Mechanism
 from bandanna.numeric.rng import GeneratorRandomness, NoRandomness, Streams
 from bandanna.policies.algorithm import is_import_path, suggest_import_path
 from bandanna.policies.base import (
@@ -56,9 +56,9 @@ from bandanna.simulation.players.reference import find_fixed_arms
 from bandanna.types import Floats
 
 VIEWS = ("releases", "snapshot", "actions", "one-run")
-_OTHER_USERS = 2  # people who act on the snapshot
+_OTHER_USERS = 2  # they act on the snapshot
 _LOOKED_AT = "the first user of the first batch, with one pair of rows as far apart as we can make them"
-_NOT_LOOKED_AT = ("other people and rows", "later batches", "the secure noise source")
+_NOT_LOOKED_AT = ("other users and rows", "later batches", "the secure noise source")
 
 
 def view_target(
@@ -72,13 +72,11 @@ def view_target(
     delta: float | None = None,
     seed: int = 0,
 ) -> Target:
-    """Make a target of what other people see of a policy: its snapshots, or other people's actions and their
-    probabilities.
+    """Make a target of other users' view of a policy: its snapshots, or their actions with probabilities.
 
     The first episode, with the canary in it, is answered many times under either neighbour; the policy learns and
-    publishes, and somebody else acts. All of it is a function of the releases, so it never tells more than they do: an
-    audit of a view shows how much of the price an onlooker really sees. The claim is the policy's own unless epsilon
-    and delta are given.
+    publishes, and other users act. The view is a function of the releases, so it shows how much of the price an
+    onlooker sees. The claim is the policy's own unless epsilon and delta are given.
     """
     stated = policy.guarantee
     claimed, at = stated.epsilon if epsilon is None else epsilon, stated.delta if delta is None else delta
@@ -88,14 +86,14 @@ def view_target(
     lives: list[PlayedRounds] = []
     for canary in recording.worlds:
         first = replace(canary, rounds=np.zeros(1, dtype=np.int64))
-        seen = play_recorded(policy, env, rounds=rounds, seed=seed, canaries=first, forced=recording.first.asks)
-        lives.append(seen.episodes[0][1])
+        run = play_recorded(policy, env, rounds=rounds, seed=seed, canaries=first, forced=recording.first.asks)
+        lives.append(run.episodes[0][1])
     fixed = find_fixed_arms(env.begin(Streams([seed + 1])))
     contexts = draw_other_contexts(env, seed=seed + 1, people=_OTHER_USERS)
     begun = policy.init(fixed[0] if fixed else None)
     episode = policy.episode(begun)
     if view == "actions" and not isinstance(episode, FixedLength):
-        raise InvalidArgument("view", view, f"snapshot: in {name} the server says what is played")
+        raise InvalidArgument("view", view, f"'snapshot' for {name}", "The server assigns the arms")
     together = isinstance(policy, RunningSumPolicy)
 
     def learned(life: PlayedRounds, rng: np.random.Generator, replicates: tuple[int, ...]) -> Any:
@@ -152,11 +150,11 @@ def one_run_target(
     seed: int = 0,
     canaries: int = _CANARIES,
 ) -> AuditRow:
-    """Audit a policy in one run: toss a coin for each of many people, release once, and guess all coins.
+    """Audit a policy in one run: toss a coin for each of many users, release once, and guess all coins.
 
-    In the local model the server sees every report, and so many people are asked. Elsewhere the people of the first
-    batch have features e_1, e_2, ..., and a coin decides whether their reward is the largest or the least: the coins of
-    as many people as there are coordinates move a coordinate of the sum each. `sampling.one_run_bound` gives the bound.
+    In the local model the server sees every report, so many users are asked. Elsewhere the users of the first batch
+    have features e_1, e_2, ..., and a coin decides whether their reward is the largest or the least, so the coins of as
+    many users as there are coordinates move a coordinate of the sum each. `sampling.one_run_bound` gives the bound.
     """
     stated, private = policy.guarantee, protects_features(policy)
     claimed, at = stated.epsilon if epsilon is None else epsilon, stated.delta if delta is None else delta
@@ -197,14 +195,14 @@ def one_run_target(
         trials=1,
         verdict=REFUTED if refuted else CONSISTENT,
         attack="one-run",
-        looked_at=f"{people} people who are asked at once, with one pair of rows each; totals alone",
+        looked_at=f"{people} users in one release, with one pair of rows each; totals alone",
         not_looked_at="; ".join(("other rows, fields, states and snapshots", *NEVER_LOOKED_AT)),
         reached=bound / claimed,
     )
 
 
 def _distinct_reports(policy: Policy[Any], ask: SumQuery, first: PlayedRounds) -> list[Floats]:
-    """Return reports of the first batch's people, under either reward, whose features are different unit vectors."""
+    """Return reports of the first batch's users, under either reward, whose features are different unit vectors."""
     people, features = len(first.rewards), first.features
     if features is not None:
         constant = bool(getattr(policy, "intercept", False))
@@ -246,7 +244,7 @@ def audit(
     scheduler: str | None = None,
     progress: ProgressCallback = ignore_progress,
 ) -> AuditResult:
-    """Try to refute what a target claims.
+    """Try to refute the claim of a target.
 
     Parameters
     ----------
@@ -255,12 +253,12 @@ def audit(
     env, rounds
         For a policy: its environment, and how long it is played (by default its horizon).
     epsilon, delta
-        A name is calibrated for this budget, 1 and 1e-5 by default. A value, or an algorithm without privacy, is held
-        to it; by default to what it states.
+        A name is calibrated for this budget, 1 and 1e-5 by default. For a value, or an algorithm without privacy, the
+        claim; by default its stated guarantee.
     trust
         For a policy by its place: which of its privacy models; by default the first with privacy.
     view : {"releases", "snapshot", "actions", "one-run"}
-        What the observer sees: all released answers, or, for a policy, one of the others.
+        The observer's view: all released answers, or, for a policy, one of the others.
     trials : int
         The largest number of runs, half of them under either neighbour.
     confidence : float
@@ -268,8 +266,7 @@ def audit(
     seed : int
         The seed of all draws.
     jobs, executor, scheduler
-        Who makes the runs, as in `bd.experiments.run`: "processes" (`jobs` of them), "dask" (at `scheduler`), or this
-        process by default. The result is the same.
+        As in `bd.experiments.run`; by default this process. The result is the same.
     progress : callable
         Called with the work done, all work, and a text.
 
@@ -287,18 +284,16 @@ def audit(
     working = choose_executor_or_here(executor, jobs=jobs, scheduler=scheduler)
     if view == "one-run":
         if not isinstance(working, InProcessExecutor):
-            raise InvalidArgument("executor", executor or "processes", "left out: one run is a task for one")
+            raise InvalidArgument("executor", executor or "processes", 'left out for the view "one-run"')
         name, policy, world, played = _resolve_policy(target, env, rounds, epsilon, delta, trust)
         claimed, at = _claim_instead(target, policy, epsilon, delta, view)
         row = one_run_target(name, policy, world, played, epsilon=claimed, delta=at, confidence=confidence, seed=seed)
     else:
         named = {"target": target, "env": env, "rounds": rounds, "epsilon": epsilon, "delta": delta, "trust": trust}
         found = make_target(**named, view=view)
-        spread = (
-            None
-            if isinstance(working, InProcessExecutor)
-            else run_blocks_by(working, make_target, named | {"view": view}, stream_key(found, seed))
-        )
+        spread = None
+        if not isinstance(working, InProcessExecutor):
+            spread = run_blocks_by(working, make_target, named | {"view": view}, stream_key(found, seed))
         row = attacked(found, trials=trials, confidence=confidence, seed=seed, drawn=spread, progress=progress)
     return AuditResult(rows=(row,))
 
@@ -316,9 +311,7 @@ def make_target(
     """Make the target; the same arguments give the same target in every process."""
     settled = {*mechanisms.MECHANISMS, *mechanisms.PROTOCOLS}
     if trust is not None and (not isinstance(target, str) or target in settled):
-        raise InvalidArgument(
-            "trust", trust, "left out: only a policy given as module:Class has several to choose from"
-        )
+        raise InvalidArgument("trust", trust, "left out, except for a policy given as module:Class")
     if view != "releases":
         name, policy, world, played = _resolve_policy(target, env, rounds, epsilon, delta, trust)
         claimed, at = _claim_instead(target, policy, epsilon, delta, view)
@@ -340,15 +333,14 @@ def make_target(
 def _claim_instead(
     target: Any, policy: Policy[Any], epsilon: float | None, delta: float | None, view: str
 ) -> tuple[float | None, float | None]:
-    """Return the epsilon and delta that replace what a policy states; None for a name, which was calibrated for its
-    budget.
-    """
+    """Return the epsilon and delta that replace a policy's stated ones; None for a name, calibrated for its budget."""
     if policy.privacy.noisy:
         return (epsilon, delta) if isinstance(target, Policy) else (None, None)
     if epsilon is None and delta is not None:
-        raise InvalidArgument("delta", delta, "given with an epsilon: without privacy nothing is promised at any delta")
+        hint = "Without privacy nothing is promised at any delta"
+        raise InvalidArgument("delta", delta, "given together with an epsilon", hint)
     if epsilon is not None and view != "releases":
-        raise InvalidArgument("view", view, "releases: without privacy they are seen as they are, and tell everything")
+        raise InvalidArgument("view", view, "'releases' for a policy without privacy", "They reveal everything")
     return epsilon, DELTA if epsilon is not None and delta is None else delta
 
 
@@ -366,10 +358,10 @@ def _resolve_policy(
             raise InvalidArgument("env", env, "the environment that the policy is played in")
         played = rounds or target.horizon
         if played is None:
-            raise InvalidArgument("rounds", rounds, "how many rounds to play: the policy has no horizon")
+            raise InvalidArgument("rounds", rounds, "the number of rounds to play", "The policy has no horizon")
         return type(target).__name__, target, env, played
     if isinstance(target, str) and target in {*mechanisms.MECHANISMS, *mechanisms.PROTOCOLS}:
-        raise InvalidArgument("target", target, "a policy: nobody publishes or acts where there is none")
+        raise InvalidArgument("target", target, "a policy", "Only policies have snapshots and actions")
     if not isinstance(target, str) or not (target in targets.list_algorithms() or is_import_path(target)):
         hint = suggest_import_path(target) or did_you_mean(target, known_targets())
         raise InvalidArgument("target", target, f"one of {', '.join(known_targets())}, or module:Class", hint)
@@ -380,5 +372,5 @@ def _resolve_policy(
     except InvalidArgument as error:
         if error.argument != "name":
             raise
-        raise error.rename("target") from error  # as it is called here
+        raise error.rename("target") from error
     return target, policy, env or setting.env, rounds or setting.rounds

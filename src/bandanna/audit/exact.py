@@ -2,15 +2,13 @@
 
     H(P, Q; epsilon) = sum_x (P(x) - e^epsilon Q(x))+        (hockey stick)
 
-is the least delta at which P and Q are within epsilon; no test does better, and one reaches it.
+is the least delta at which P and Q are within epsilon. Independent releases j about one user, of laws P_j and Q_j, are
+told apart by the sum of their losses on a grid,
 
-Independent releases j = 1, ..., m about one person, of laws P_j and Q_j, are told apart by the sum of their losses. The
-part of the sum that fits on a grid,
+    T = sum_j round(L_j / h),     L_j = log P_j(x_j) / Q_j(x_j).
 
-    T = sum_j round(L_j / h),     L_j = log P_j(x_j) / Q_j(x_j),
-
-is a function of what was released. Its laws under P and Q are convolutions, and tests of T are tests of the releases.
-So every result is a lower bound, exact but for rounding errors, however coarse h is; a fine h loses nothing.
+T is a function of the releases, and its laws are convolutions. So every result is a lower bound, exact but for rounding
+errors, however coarse h is.
 """
 
 from __future__ import annotations
@@ -35,7 +33,7 @@ from bandanna.device.randomizers import (
     split_length,
 )
 from bandanna.numeric import search
-from bandanna.privacy import spherical_cap
+from bandanna.privacy import prices
 from bandanna.privacy.events import CapEvent
 from bandanna.protocols.base import BatchProtocol, Protocol
 from bandanna.protocols.concurrent_shuffle import ConcurrentShuffle
@@ -69,17 +67,15 @@ def least_epsilon(p: Floats, q: Floats, delta: float) -> float:
     if delta == 0.0:
         if np.any((p > 0) != (q > 0)):
             return math.inf
-        seen = p > 0
-        return float(np.max(np.abs(np.log(p[seen]) - np.log(q[seen])))) if seen.any() else 0.0
+        possible = p > 0
+        return float(np.max(np.abs(np.log(p[possible]) - np.log(q[possible])), initial=0.0))
     if not exceeds(_LEAST):
         return 0.0
     return math.inf if exceeds(_MAX_LOSS) else search.find_greatest(exceeds, _LEAST, _MAX_LOSS, relative=1e-12)
 
 
 def best_tests(p: Floats, q: Floats) -> tuple[Floats, Floats]:
-    """Return powers and levels of the most powerful tests of P against Q, at every likelihood ratio (Neyman and
-    Pearson).
-    """
+    """Return powers and levels of the most powerful tests of P against Q, at every likelihood ratio."""
     p, q = (law[(p > 0) | (q > 0)] for law in (p, q))
     with np.errstate(divide="ignore"):
         order = np.argsort(np.log(q) - np.log(p), kind="stable")
@@ -93,8 +89,10 @@ def pure_loss(pairs: Sequence[LawPair]) -> float:
 
 
 def _largest_loss(p: Floats, q: Floats) -> float:
-    seen = p > 0
-    return math.inf if np.any(q[seen] == 0) else float(np.max(np.log(p[seen]) - np.log(q[seen])))
+    possible = p > 0
+    if np.any(q[possible] == 0):
+        return math.inf
+    return float(np.max(np.log(p[possible]) - np.log(q[possible])))
 
 
 def compose_pairs(pairs: Sequence[LawPair]) -> LawPair:
@@ -109,8 +107,8 @@ def compose_pairs(pairs: Sequence[LawPair]) -> LawPair:
 
 def _loss_laws(p: Floats, q: Floats) -> LawPair:
     """Return the laws of round(L / h), from the least value on."""
-    seen = (p > 0) | (q > 0)
-    p, q = p[seen], q[seen]
+    possible = (p > 0) | (q > 0)
+    p, q = p[possible], q[possible]
     with np.errstate(divide="ignore"):
         losses = np.clip(np.log(p) - np.log(q), -_LARGEST, _LARGEST)
     places = np.rint(losses / _STEP).astype(np.int64)
@@ -126,7 +124,7 @@ def _convolve(one: Floats, two: Floats) -> Floats:
 
 
 def _gather_tails(p: Floats, q: Floats) -> LawPair:
-    """Gather at either end what is rare under both laws: a function of the release with fewer values."""
+    """Gather at either end the places that are rare under both laws."""
     both = np.maximum(p, q)
     begin = int(np.searchsorted(np.cumsum(both), _RARE))
     end = len(both) - int(np.searchsorted(np.cumsum(both[::-1]), _RARE))
@@ -147,11 +145,6 @@ def gaussian_pair(mu: float) -> LawPair:
     edges = np.arange(-_FAR, _FAR + mu + width, width)
     below = [np.concatenate([[0.0], special.ndtr(edges - by), [1.0]]) for by in (mu, 0.0)]
     return np.diff(below[0]), np.diff(below[1])
-
-
-def product_pair(one: LawPair, two: LawPair) -> LawPair:
-    """Return two independent releases about one person as one law of pairs."""
-    return np.outer(one[0], two[0]).ravel(), np.outer(one[1], two[1]).ravel()
 
 
 def separation(moves: list[tuple[Floats, float]]) -> float:
@@ -176,15 +169,13 @@ def shuffle_gaussian_pairs(protocol: ShuffleGaussian, one: Floats, two: Floats) 
     """Return the exact laws of a nearly optimal statistic of n shuffled Gaussian reports, (users, dim) of each
     neighbour.
 
-    Nobody knows whose a report is. If the others have the neighbour's mean, the likelihood ratio is the mean of those
-    of single reports. On a grid,
+    If the others have the neighbour's mean, the likelihood ratio is the mean of those of single reports. On a grid,
 
         T = min(sum_i floor(Z_i / h), K),     Z_i = exp(m (y_i - m/2) / std^2),
 
     where y_i is the report's coordinate on the line from one neighbour (at 0) to the other (at m). T does not depend on
-    the order of the reports, so tests of T are tests of the shuffled view. Its law is that of a sum of independent
-    integers, computed by convolutions whatever means the others have. The result is a lower bound; apart from the grid
-    it is the best one where all others are at 0. None where several people differ, or where the batch is too large.
+    the order of the reports, and its law is a convolution whatever means the others have: a lower bound, the best one
+    where all others are at 0. None where several users differ, or where the batch is too large.
     """
     moved = np.flatnonzero(np.any(one != two, axis=-1))
     users, epsilon = len(one), protocol.guarantee.epsilon
@@ -230,16 +221,15 @@ _LONGEST = 4_000_000  # numbers of one total
 
 
 def count_pairs(protocol: Protocol, one: Floats, two: Floats) -> list[LawPair] | None:
-    """Return the exact laws of every total of shuffled counts that holds the person, under both neighbours.
+    """Return the exact laws of every total of shuffled counts that holds the user, under both neighbours.
 
     The arguments are all users' statistics in their order, (users, dim). In each coordinate of each batch the server
     sees
 
         total = sum_i floor(s x_i) + sum_i coin(rest of s x_i) + Bin(n b, p)          (`BinomialCounts`)
 
-    with independent coins: three laws that are convolved. Coordinates and levels are independent. The lattice, the
-    coins and who draws them are read from the device and the mixer that run, not from the price. None where something
-    else than counts is released.
+    with independent coins. The lattice, the coins and their source are read from the device and the mixer that run, not
+    from the price. None where something else than counts is released.
     """
     pairs: list[LawPair] = []
     for device, mixer, mine, other in _changed_batches(protocol, one, two):
@@ -297,7 +287,7 @@ def _encode_column(
 
 
 def _sum_law(whole: Ints, rests: Floats) -> tuple[int, Floats]:
-    """Return the least value of everybody's sum, and its law from there on."""
+    """Return the least value of the sum over all users, and its law from there on."""
     law = np.ones(1)
     for rest in rests[rests > 0]:
         law = np.append(law * (1 - rest), 0.0) + np.append(0.0, law * rest)
@@ -321,7 +311,7 @@ _NOTHING = 1e-9  # mass: less may be an error of integration, and is left out
 
 
 def message_pairs(protocol: Protocol, one: Floats, two: Floats) -> list[LawPair] | None:
-    """Return a pair of laws for each message of the person that differs, from statistics (messages, dim).
+    """Return a pair of laws for each message of the user that differs, from statistics (messages, dim).
 
     None for devices whose message is neither a direction nor a lie of known probability.
     """
@@ -353,18 +343,13 @@ def cap_pair(event: CapEvent, one: Floats, two: Floats) -> LawPair:
     """Return the exact laws of a spherical-cap message of two points v and w of the unit ball: nine cases.
 
     The direction has one density inside the cap of u0 and another outside; u0 is +-w/|w| at random. So only the caps of
-    +-v and +-w in which a message lies matter. The masses of the cases follow from that of two caps at an angle
-    (`two_caps_mass`). Steps of candidates are left out: they move a loss by parts in 10^6, which the price includes
-    (proofs.md D.3).
+    +-v and +-w in which a message lies matter (`two_caps_mass`). Steps of candidates are left out.
     """
     units, lengths = split_length(np.stack([one, two]))
     angle = math.acos(float(np.clip(units[0] @ units[1], -1.0, 1.0)))
-    mass, near, far = (
-        spherical_cap.cap_moments(event.dim, event.cosine).mass,
-        two_caps_mass(event, angle),
-        two_caps_mass(event, math.pi - angle),
-    )
-    share = spherical_cap.probability_inside(event)
+    mass = prices.cap_moments(event.dim, event.cosine).mass
+    near, far = two_caps_mass(event, angle), two_caps_mass(event, math.pi - angle)
+    share = prices.probability_inside(event)
     inside, outside = share / mass, (1 - share) / (1 - mass)
     # in which cap of +-v (rows: +, -, none) and of +-w (columns) the message is
     cases = np.array([[near, far, 0.0], [far, near, 0.0], [0.0, 0.0, 0.0]])
@@ -385,24 +370,21 @@ def _cap_densities(length: float, inside: float, outside: float) -> Floats:
 def two_caps_mass(event: CapEvent, angle: float) -> float:
     """Return the mass of two caps whose centres are at this angle a, under the uniform law.
 
-    Given T = <u, v> = t, <u, w> is t cos a + sqrt(1 - t^2) sin a S, where S is a coordinate of a uniform direction in
-    one dimension less:
-
-        P(both caps) = E[P(S >= (c - T cos a) / (sqrt(1 - T^2) sin a)); T >= c].
+    Given T = <u, v> = t, <u, w> is t cos a + sqrt(1 - t^2) sin a S, S a coordinate of a uniform direction in one
+    dimension less: P(both caps) = E[P(S >= (c - T cos a) / (sqrt(1 - T^2) sin a)); T >= c].
     """
     cosine, dim = event.cosine, event.dim
     wide = math.acos(cosine)
     if angle < _SAME:
-        return spherical_cap.cap_moments(dim, cosine).mass
+        return prices.cap_moments(dim, cosine).mass
     if angle >= 2 * wide:
         return 0.0
     if dim == 2:
         return (2 * wide - angle) / (2 * math.pi)
 
-    def slice_of(turn: float) -> float:
-        """Of T = cos turn, whose density in turn is proportional to sin^(dim - 2)."""
+    def integrate_slice(turn: float) -> float:
         reach = (cosine - math.cos(turn) * math.cos(angle)) / max(math.sin(turn) * math.sin(angle), 1e-300)
-        return math.sin(turn) ** (dim - 2) * float(spherical_cap.cap_mass(dim - 1, np.asarray(reach)))
+        return math.sin(turn) ** (dim - 2) * float(prices.cap_mass(dim - 1, np.asarray(reach)))
 
     whole = integrate.quad(lambda turn: math.sin(turn) ** (dim - 2), 0.0, math.pi)[0]
-    return float(integrate.quad(slice_of, 0.0, wide, limit=200)[0] / whole)
+    return float(integrate.quad(integrate_slice, 0.0, wide, limit=200)[0] / whole)

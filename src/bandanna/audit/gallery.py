@@ -1,9 +1,8 @@
 """The gallery: faults of real privacy software that an audit must refute, and correct code that it must not.
 
 Faulty mechanisms and protocols state the right price for noise that they do not draw, or use the right noise wrongly.
-Nothing else in the library can reach them. Known-bad rows have a confidence of 0.95. Known-good rows have 1 - 0.05 /
-rows, so that by the union bound the probability that any of them is refuted by chance is at most 0.05. Seeds are fixed,
-so every run has the same verdicts.
+Known-bad rows have a confidence of 0.95. Known-good rows have 1 - 0.05 / rows, so that by the union bound the
+probability that any of them is refuted by chance is at most 0.05. Seeds are fixed.
 """
 
 from __future__ import annotations
@@ -65,8 +64,7 @@ def textbook_laplace(value: float, scale: float, runs: int, rng: np.random.Gener
 
         noise = -scale s log(U),     U a multiple of 2^-53 in (0, 1], s a fair sign,     output = fl(value + noise)
 
-    Real Laplace noise reaches every output from every value. In floating point some outputs are reached from 0 only and
-    others from 1 only; such an output reveals the value, whatever epsilon is (Mironov 2012).
+    Some outputs are reached from 0 only and others from 1 only, and reveal the value (Mironov 2012).
     """
     uniform = 1.0 - rng.random(runs)
     return np.asarray(value + np.where(rng.random(runs) < 0.5, 1.0, -1.0) * (-scale * np.log(uniform)))
@@ -75,8 +73,8 @@ def textbook_laplace(value: float, scale: float, runs: int, rng: np.random.Gener
 def is_reachable(outputs: Floats, value: float, scale: float) -> Bools:
     """Return whether some uniform number gives exactly this output from the value, (runs,).
 
-    Only the uniform numbers nearest to the inverse are tried; where U is above 1/2, all that round to the output are
-    within some steps of them. A missed one makes an output look impossible under both values, never under one alone.
+    Only the uniform numbers nearest to the inverse are tried. A missed one makes an output look impossible under both
+    values, never under one alone.
     """
     noise = outputs - value
     best = np.rint(np.exp(-np.abs(noise) / scale) / _STEP)
@@ -165,9 +163,8 @@ def call_rho(epsilon: float, delta: float, calls: int) -> float:
 def _farthest_reports() -> Floats:
     """Return two reports of paper 000 that are sqrt 12 apart, stacked isometrically, (2, d + d(d+1)/2).
 
-    A report has features (u, 1), a reward, and a matrix with symmetrised noise, so that it is seen in the Frobenius
-    norm. With u' = -u and both rewards 1 the reports are sqrt 12 apart (`reproductions/shuffle_linucb`). Reports are
-    drawn whole.
+    A report has features (u, 1), a reward, and a matrix with symmetrised noise. With u' = -u and both rewards 1 the
+    reports are sqrt 12 apart (`reproductions/shuffle_linucb`).
     """
     x = np.zeros((2, DIM))
     x[:, 0], x[:, -1] = (1.0, -1.0), 1.0
@@ -188,9 +185,7 @@ def printed_local_noise(epsilon: float) -> Target:
 
 
 def reused_tree_noise(epsilon: float) -> Target:
-    """Make the target of LinUCB-JDP: two consecutive releases have the same draws, so their difference is a bare
-    report.
-    """
+    """Make the target of LinUCB-JDP: two consecutive releases share their draws, so they differ by a bare report."""
     noise = PublishedNoise(algorithm="LinUCB-JDP", epsilon=epsilon)
     reports = _farthest_reports()
     move = reports[0] - reports[1]
@@ -224,8 +219,8 @@ def printed_amplification(epsilon: float) -> Target:
 def first_fit_target() -> Target:
     """Make the target of paper 003's first fit: its noise covers half of how far a replaced user moves the gradients.
 
-    At nominal epsilon 8 the fit's share is (epsilon/3, delta/3), over the calls as run. All steps are Gaussian,
-    together a Gaussian pair of separation 2 sqrt(2 rho) for the rho that was accounted (`reproductions/private_glm`).
+    At nominal epsilon 8 the fit's share is (epsilon/3, delta/3). All steps together are a Gaussian pair of separation 2
+    sqrt(2 rho) for the rho that was accounted (`reproductions/private_glm`).
     """
     nominal, delta, horizon, norm, link = 8.0, 0.02, 5000, 2.0, "probit"  # Table 2, S = 2
     calls, _, _ = calls_as_run(
@@ -343,9 +338,7 @@ def _lengthen_reports(statistic: Statistic, some: Any, times: float) -> Statisti
 
 
 class LongInTheMiddle(HonestBatches):
-    """A fault: one position of every batch has reports 20 times too long, and later batches have a twentieth of the
-    noise.
-    """
+    """A fault: one position of a batch has reports 20 times too long; later batches have a twentieth of the noise."""
 
     def report(self, ask: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
         """Report as usual, but for that position."""
@@ -370,7 +363,7 @@ class LongForSome(HonestBatches):
 
 
 class FailsForSome(HonestBatches):
-    """A fault: the policy fails if somebody's reward is in [.3, .4]."""
+    """A fault: the policy fails if a reward is in [.3, .4]."""
 
     def report(self, ask: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
         """Report as usual, or fail."""
@@ -405,8 +398,7 @@ _CONSTANTS = GLMJDPConstants(
 class PrintedGLMJDP(GLMJDP):
     """GLM-JDP as printed: criterion I, which reads a user's raw contexts, has theta_o fitted anew at once.
 
-    Whether the optimiser was called after a round is public, because devices get another theta, and no noise covers it.
-    The library decides about refits from released matrices only.
+    Whether the optimiser was called is public, because devices get another theta, and no noise covers it.
     """
 
     def act(self, snapshot: Any, contexts: Floats, coins: Any) -> Any:
@@ -425,7 +417,7 @@ class PrintedGLMJDP(GLMJDP):
 
 
 def count_later_queries(policy: GLMJDP, context: Floats, rng: np.random.Generator) -> int:
-    """Return the number of queries after the first round, of a person with this one arm."""
+    """Return the number of queries after the first round, for a user with this one arm."""
     state, desk, asked = policy.init(), RunnerState(), 0
     episode = policy.episode(state)
     assert isinstance(episode, FixedLength)
@@ -446,7 +438,7 @@ def count_later_queries(policy: GLMJDP, context: Floats, rng: np.random.Generato
 
 
 def refits_target(kind: type[GLMJDP]) -> Target:
-    """Make the target in which the number of queries after the first round tells the first user's contexts apart."""
+    """Make the target in which the number of queries after the first round reveals the first user's contexts."""
     policy = kind(
         dim=2,
         horizon=20,

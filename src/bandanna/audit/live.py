@@ -34,7 +34,7 @@ from bandanna.protocols.base import StreamProtocol
 from bandanna.simulation.environments.base import Environment
 from bandanna.types import Floats
 
-CANARY_BATCHES = 200  # at most, unless told
+CANARY_BATCHES = 200
 
 
 def audit_task(
@@ -72,9 +72,10 @@ def audit_task(
         A row with the verdict and the lower bound.
     """
     if not task.content["test"]:
-        raise InvalidArgument("task", task.id, "a task that is marked as a test: canaries spoil what real people teach")
+        raise InvalidArgument("task", task.id, "a task that is marked as a test", "Canaries spoil a real one")
     if task.policy.execution.retained_groups:
-        raise InvalidArgument("task", task.id, f"one whose policy keeps no rows; audit {task.content['algorithm']!r}")
+        hint = f"Audit {task.content['algorithm']!r} by its name"
+        raise InvalidArgument("task", task.id, "a task whose policy keeps no rows", hint)
     stated = task.policy.guarantee
     crowd = CanaryUsers(
         task,
@@ -87,7 +88,7 @@ def audit_task(
     crowd.run()
     people, right = len(crowd.coins), crowd.right
     if not people:
-        raise InvalidArgument("task", task.id, "a task with a batch to come: this one has released all that it will")
+        raise InvalidArgument("task", task.id, "a task with a batch to come", "This one has released everything")
     bound = one_run_bound(right, guesses=people, canaries=people, delta=stated.delta, confidence=confidence)
     refuted = bound > stated.epsilon
     row = AuditRow(
@@ -100,7 +101,7 @@ def audit_task(
         verdict=REFUTED if refuted else CONSISTENT,
         attack="live",
         looked_at=f"the first user of each of {people} batches, with one pair of rows each; publications alone",
-        not_looked_at="; ".join(("other people and rows", *NEVER_LOOKED_AT)),
+        not_looked_at="; ".join(("other users and rows", *NEVER_LOOKED_AT)),
         reached=bound / stated.epsilon if 0 < stated.epsilon < math.inf else 0.0,
     )
     return AuditResult(rows=(row,))
@@ -128,7 +129,7 @@ class CanaryUsers(SimulatedUsers):
         self._both: tuple[Floats, Floats] | None = None
 
     def told(self, view: CurrentPublication, rows: PlayedRounds) -> PlayedRounds:
-        """Return the batch with a canary in it, and keep what would be published without noise under either coin."""
+        """Return the batch with a canary in it, and keep the noiseless publication under either coin."""
         policy, episode = self.task.policy, view.episode()
         assert episode is not None
         asks = _first_queries(policy, view.state, episode)
@@ -158,12 +159,10 @@ class CanaryUsers(SimulatedUsers):
 
 
 def _first_queries(policy: Policy[Any], state: Any, episode: Episode) -> list[SumQuery]:
-    """Return the first queries about the batch, and further ones if they do not depend on the first answer."""
     return [next(policy.learn(state, episode))]
 
 
 def _replace_first_row(rows: PlayedRounds, row: PlayedRounds) -> PlayedRounds:
-    """Replace the first of the batch's rows."""
     parts: dict[str, Any] = {}
     for name in ("rewards", "features", "arms", "groups"):
         whole, one = getattr(rows, name), getattr(row, name)

@@ -27,7 +27,6 @@ from bandanna.audit.targets import SINGLE, Target
 from bandanna.device.domain import Ball
 from bandanna.device.noise import FastNoise
 from bandanna.errors import InvalidBudget
-from bandanna.mechanisms.base import Mechanism
 from bandanna.mechanisms.continual import ContinualGaussian
 from bandanna.mechanisms.noise import (
     BinomialMechanism,
@@ -35,12 +34,13 @@ from bandanna.mechanisms.noise import (
     DiscreteLaplaceMechanism,
     GaussianMechanism,
     LaplaceMechanism,
+    Mechanism,
     PrivUnit,
     RandomizedResponse,
 )
 from bandanna.numeric import search
 from bandanna.privacy import accountant, events, gdp
-from bandanna.privacy.budgets import ApproxDP, Budget, PureDP
+from bandanna.privacy.budgets import ApproxDP, PureDP
 from bandanna.privacy.factorisation import factorise
 from bandanna.protocols.base import BatchProtocol, Protocol
 from bandanna.protocols.concurrent_shuffle import ConcurrentShuffle
@@ -69,7 +69,7 @@ def target_from_mechanism(
     epsilon: float | None = None,
     delta: float = 1e-5,
 ) -> Target:
-    """Make the target of a mechanism, at what it states at delta or at a claimed epsilon."""
+    """Make the target of a mechanism, at its stated epsilon at delta or at a claimed epsilon."""
     event = mechanism.event
     if epsilon is None:
         epsilon = accountant.epsilon(event, delta)
@@ -119,7 +119,9 @@ def neighbouring_values(mechanism: Mechanism) -> Floats:
     if isinstance(event, events.DiscreteGaussianEvent | events.DiscreteLaplaceEvent | events.BinomialEvent):
         shift = math.floor(min(event.shift, getattr(event, "reach", math.inf)))
         return (np.stack([unit, 0.0 * unit]) * shift).astype(np.int64)
-    raise InvalidBudget("mechanism", type(mechanism).__name__, "one whose event says how far neighbours are apart")
+    raise InvalidBudget(
+        "mechanism", type(mechanism).__name__, "a mechanism whose event states the distance of neighbours"
+    )
 
 
 def enumerate_laws(mechanism: Mechanism) -> LawPair | None:
@@ -148,7 +150,7 @@ def enumerate_laws(mechanism: Mechanism) -> LawPair | None:
 
 
 def _laplace_law(scale: float, value: int) -> Floats:
-    """Return the law of value + Z, with everything more than 40 scales away gathered at the ends of the window."""
+    """Return the law of value + Z, with everything more than 40 scales away gathered at the ends."""
     reach, q = math.ceil(40 * scale), math.exp(-1 / scale)
     k = np.arange(-reach, reach + 1) - value
     law = (1 - q) / (1 + q) * q ** np.abs(k)
@@ -234,7 +236,7 @@ PURE = ("laplace", "discrete_laplace", "randomized_response", "priv_unit")
 
 
 def mechanism_target(name: str, *, epsilon: float, delta: float) -> Target:
-    """Make the target of a mechanism by name, calibrated for a budget, at the epsilon that it states."""
+    """Make the target of a mechanism by name, calibrated for a budget."""
     validation.one_of("mechanism", name, tuple(MECHANISMS))
     return target_from_mechanism(MECHANISMS[name](epsilon, delta), name=name, delta=0.0 if name in PURE else delta)
 
@@ -311,27 +313,27 @@ def _make_release_pairs(protocol: Protocol, *, users: int, steps: int) -> list[R
     return releases
 
 
-def _budget(epsilon: float, delta: float) -> Budget:
+def _approx(epsilon: float, delta: float) -> ApproxDP:
     return ApproxDP(epsilon=epsilon, delta=delta)
 
 
 _BALL = Ball(dim=2)
 PROTOCOLS: dict[str, Callable[[float, float], Protocol]] = {
-    "central_gaussian": lambda e, d: CentralGaussian.calibrate(domain=_BALL, budget=_budget(e, d)),
+    "central_gaussian": lambda e, d: CentralGaussian.calibrate(domain=_BALL, budget=_approx(e, d)),
     "central_laplace": lambda e, d: CentralLaplace.calibrate(domain=_BALL, budget=PureDP(epsilon=e)),
-    "central_continual": lambda e, d: CentralContinual.calibrate(domain=_BALL, budget=_budget(e, d), horizon=STEPS),
-    "local_gaussian": lambda e, d: LocalGaussian.calibrate(domain=_BALL, budget=_budget(e, d)),
+    "central_continual": lambda e, d: CentralContinual.calibrate(domain=_BALL, budget=_approx(e, d), horizon=STEPS),
+    "local_gaussian": lambda e, d: LocalGaussian.calibrate(domain=_BALL, budget=_approx(e, d)),
     "local_bits": lambda e, d: LocalBits.calibrate(budget=PureDP(epsilon=e)),
     "local_signs": lambda e, d: LocalSigns.calibrate(domain=_BALL, budget=PureDP(epsilon=e)),
     "local_unit": lambda e, d: LocalUnit.calibrate(domain=Ball(dim=3), budget=PureDP(epsilon=e)),
-    "shuffle_gaussian": lambda e, d: ShuffleGaussian.calibrate(domain=_BALL, budget=_budget(e, d), batch=BATCH),
-    "shuffle_binomial": lambda e, d: ShuffleBinomial.calibrate(domain=_BALL, budget=_budget(e, d), batch=BATCH),
-    "shuffle_bits": lambda e, d: ShuffleBits.calibrate(budget=_budget(e, d), batch=BATCH),
-    "concurrent_shuffle": lambda e, d: ConcurrentShuffle.calibrate(domain=_BALL, budget=_budget(e, d), horizon=STEPS),
+    "shuffle_gaussian": lambda e, d: ShuffleGaussian.calibrate(domain=_BALL, budget=_approx(e, d), batch=BATCH),
+    "shuffle_binomial": lambda e, d: ShuffleBinomial.calibrate(domain=_BALL, budget=_approx(e, d), batch=BATCH),
+    "shuffle_bits": lambda e, d: ShuffleBits.calibrate(budget=_approx(e, d), batch=BATCH),
+    "concurrent_shuffle": lambda e, d: ConcurrentShuffle.calibrate(domain=_BALL, budget=_approx(e, d), horizon=STEPS),
 }
 
 
 def protocol_target(name: str, *, epsilon: float, delta: float) -> Target:
-    """Make the target of a protocol by name, calibrated for a budget, at the guarantee that it states."""
+    """Make the target of a protocol by name, calibrated for a budget."""
     validation.one_of("protocol", name, tuple(PROTOCOLS))
     return target_from_protocol(PROTOCOLS[name](epsilon, delta), name=name)

@@ -44,7 +44,7 @@ _LENGTHS = (1.0, 1.0, 0.5, 2.0, 0.0)  # of features; what is longer than 1 is cl
 
 @dataclass(frozen=True, kw_only=True)
 class UserPosition:
-    """A person: the number of an episode, and the position in it."""
+    """A user: the number of an episode, and the position in it."""
 
     episode: int
     position: int
@@ -52,15 +52,19 @@ class UserPosition:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LeakSearch:
-    """Search for people whose rows reach what is shown of a policy on another way than the noised sums.
+    """Search for users whose rows reach a policy's output on another way than the noised sums.
 
-    A run is repeated several times with the same answers and other rows of all people: the largest and the least
-    rewards, the ends of their range and 0, and rewards from all over it, with random features. If nothing shown differs
-    from the first run, no single row has reached it. If something differs, bisection over people finds the first whose
-    row makes the difference, and with it two neighbours. The same runs give everybody's reports to every query, so that
-    reports longer than the domain allows are found wherever they are.
+    A run is repeated several times with the same answers and other rows of all users: extreme rewards, the ends of
+    their range and 0, and rewards from all over it, with random features. If the output differs from the first run,
+    bisection over users finds the first whose row makes the difference, and with it two neighbours. The same runs give
+    all reports to every query, so that reports longer than the domain allows are found.
 
-    `base`: rewards of all people in the first run instead of the environment's.
+    Parameters
+    ----------
+    policy, env, rounds, seed
+        The run.
+    base
+        Rewards of all users in the first run instead of the environment's.
     """
 
     policy: Policy[Any]
@@ -71,11 +75,11 @@ class LeakSearch:
 
     @cached_property
     def probe(self) -> RecordedRun:
-        """Return the run with everybody's own rows."""
+        """Return the run with all users' own rows."""
         return play_probe(self.policy, self.env, rounds=self.rounds, seed=self.seed, canaries=self.base)
 
     def with_calm_rewards(self) -> LeakSearch | None:
-        """Return the search with one reward for everybody with which the run does not fail, None if there is none."""
+        """Return the search with one common reward with which the run does not fail, None if there is none."""
         everybody = np.arange(self.rounds)
         for reward in _CALM_REWARDS:
             base = Substitution(rounds=everybody, rewards=np.full(self.rounds, reward), private=False)
@@ -86,7 +90,7 @@ class LeakSearch:
 
     @cached_property
     def places(self) -> list[UserPosition]:
-        """Return everybody who reports, in the order of their rounds."""
+        """Return all users who report, in the order of their rounds."""
         return [
             UserPosition(episode=number, position=position)
             for number, (_, played) in enumerate(self.probe.episodes)
@@ -94,7 +98,7 @@ class LeakSearch:
         ]
 
     def round_of(self, place: UserPosition) -> int:
-        """Return the round in which this person comes."""
+        """Return the round of this user."""
         return self.probe.begins[place.episode] + place.position
 
     @cached_property
@@ -108,7 +112,7 @@ class LeakSearch:
 
     @cached_property
     def crowds(self) -> list[Substitution]:
-        """Return other rows for everybody: large and small rewards, none, the ends of the range, 0, and all over it."""
+        """Return other rows for all users: large and small rewards, none, the ends of the range, 0, and all over it."""
         people, rng = len(self.places), np.random.default_rng([self.seed, 7])
         runs = min(_MOST, max(_FEWEST, math.ceil(MIN_REWARD_VALUES / people)))
         low, high = self.reward_range
@@ -133,7 +137,7 @@ class LeakSearch:
         return bool(getattr(self.policy, "intercept", False))
 
     def _features(self, rng: np.random.Generator) -> Floats | None:
-        """Return features for everybody, in random directions and of several lengths."""
+        """Return features for all users, in random directions and of several lengths."""
         own = self.probe.episodes[0][1].features
         if own is None or self.base is not None:
             return None
@@ -155,7 +159,7 @@ class LeakSearch:
         return crowd if self.base is None else crowd.over(self.base)
 
     def leaks(self) -> Iterator[tuple[str, UserPosition, tuple[Substitution, Substitution]]]:
-        """Yield what differs with other rows and the same answers, whose row causes it, and the neighbours."""
+        """Yield what differs with other rows and the same answers, the user whose row causes it, and the neighbours."""
         checked = False
         for crowd, seen in zip(self.crowds, self.seen, strict=True):
             if self.probe.difference(seen) is not None:
@@ -165,14 +169,12 @@ class LeakSearch:
                 yield self._find_culprit(crowd, self.probe.difference)
 
     def _check_repeatable(self, crowd: Substitution) -> None:
-        """Refuse a policy whose runs differ with the same rows, coins and answers: comparisons would show nothing."""
+        """Refuse a policy whose runs differ with the same rows, coins and answers."""
         again = self._with(crowd.first(0))
         if (difference := self.probe.difference(again)) is not None:
-            allowed = (
-                f"a policy whose methods are functions of their arguments: with the same rows, coins and answers "
-                f"{difference} was another the second time, so that nothing can be said of it; draw from coins"
-            )
-            raise InvalidArgument("target", type(self.policy).__name__, allowed)
+            hint = f"With the same rows, coins and answers {difference} differed in a second run. Draw from coins only"
+            allowed = "a policy whose methods are functions of their arguments"
+            raise InvalidArgument("target", type(self.policy).__name__, allowed, hint)
 
     def find_suspects(self) -> list[NeighbourRecording]:
         """Return neighbours for whom more than one report differs: scales of noise, fields beside a total, others'
@@ -180,7 +182,7 @@ class LeakSearch:
 
         That alone is no refutation. The releases to these neighbours are attacked like others.
         """
-        half = self.crowds[0].only(slice(0, None, 2))  # everybody between them keeps their own rows
+        half = self.crowds[0].only(slice(0, None, 2))  # all users between them keep their own rows
         tries = [(self._unlike_fields, crowd, seen) for crowd, seen in zip(self.crowds, self.seen, strict=True)]
         found = [
             next((self._find_culprit(crowd, unlike) for unlike, crowd, seen in each if unlike(seen)), None)
@@ -193,20 +195,20 @@ class LeakSearch:
         return "a field beside the total" if seen.fields != self.probe.fields else None
 
     def _unlike_reports(self, seen: RecordedRun) -> str | None:
-        """Return what differs from the first run in the reports of people who kept their own rows."""
+        """Return what differs from the first run in the reports of users who kept their own rows."""
         for step, (asked, number) in enumerate(zip(self.probe.asks, self.probe.places, strict=True)):
             if asked.ask.of != "episode" or not _has_same_query(seen, step, asked.values.shape):
                 continue
             rounds = self.probe.begins[number] + np.arange(len(asked.values))
             own = ~np.isin(rounds, seen.replaced)
             if not np.array_equal(asked.values[own], seen.asks[step].values[own]):
-                return "somebody else's report"
+                return "another user's report"
         return None
 
     def _find_culprit(
         self, crowd: Substitution, difference: Callable[[RecordedRun], str | None]
     ) -> tuple[str, UserPosition, tuple[Substitution, Substitution]]:
-        """Find a person whose row makes a difference after those of all people before."""
+        """Find a user whose row makes a difference after those of all users before."""
         without, with_it = 0, len(crowd.rounds)
         what = difference(self._with(crowd)) or ""
         while with_it - without > 1:
@@ -238,9 +240,7 @@ class LeakSearch:
         return record_neighbours(self.policy, self.env, rounds=self.rounds, seed=self.seed, probe=self.probe)
 
     def others(self) -> Iterator[NeighbourRecording]:
-        """Yield recordings of one person in each of some other batches, where reports are longest or at another
-        position.
-        """
+        """Yield recordings of one user in each of some other batches, at the position with the longest reports."""
         longest = self._find_longest()
         for turn, number in enumerate(self._batches(longest)):
             users = len(self.probe.episodes[number][1].rewards)
@@ -272,7 +272,7 @@ class LeakSearch:
         return asked
 
     def _find_longest(self) -> dict[int, tuple[float, int, tuple[int, int]]]:
-        """Return for every episode how far two reports of one person exceed the allowed distance, and where."""
+        """Return for every episode how far two reports of one user exceed the allowed distance, and where."""
         found: dict[int, tuple[float, int, tuple[int, int]]] = {}
         for step, (asked, number) in enumerate(zip(self.probe.asks, self.probe.places, strict=True)):
             whole = asked.ask.of == "episode" and len(asked.values) == len(self.probe.episodes[number][1].rewards)
@@ -302,7 +302,7 @@ class LeakSearch:
         opaque = self.probe.opaque
         unseen = f"; not what is inside {', '.join(sorted(opaque))}" if opaque else ""
         return (
-            f"rows of {len(self.places)} people in {batches} batches, at every position, with {between} rewards from "
+            f"rows of {len(self.places)} users in {batches} batches, at every position, with {between} rewards from "
             f"{low:g} to {high:g}, 0, and {FAR_REWARD:g} and {-FAR_REWARD:g} beyond, and {features}",
             f"with the same answers: errors, asks, states, snapshots, episodes, what others are given, others' "
             f"reports, scales of noise and all fields of {fields} estimates{unseen}",
@@ -319,7 +319,7 @@ def _has_same_query(seen: RecordedRun, step: int, shape: tuple[int, ...]) -> boo
 _NOT_LOOKED_AT = (
     "other worlds and later rounds",
     "rewards and features between these",
-    "faults that need certain rows of several people",
+    "faults that need certain rows of several users",
     "the secure noise source",
 )
 
@@ -334,9 +334,7 @@ def target_from_policy(
     delta: float | None = None,
     seed: int = 0,
 ) -> Target:
-    """Make the target of a policy, at its stated guarantee or a claimed epsilon, by record and replay in an
-    environment.
-    """
+    """Make the target of a policy, at its stated guarantee or a claimed epsilon, by record and replay in `env`."""
     stated = policy.guarantee
     claimed, at = stated.epsilon if epsilon is None else epsilon, stated.delta if delta is None else delta
     shown = name or type(policy).__name__
@@ -344,14 +342,14 @@ def target_from_policy(
         return Target(name=shown, claim=Claim(epsilon=stated.epsilon, delta=at))
     played = policy.horizon if rounds is None else rounds
     if played is None:
-        raise InvalidArgument("rounds", rounds, "how many rounds to play: the policy has no horizon")
+        raise InvalidArgument("rounds", rounds, "the number of rounds to play", "The policy has no horizon")
     search = LeakSearch(policy=policy, env=env, rounds=played, seed=seed)
     plain = Claim(epsilon=claimed, delta=at)
     try:
         _ = search.probe
     except BandannaError:
         raise
-    except Exception:  # of the policy: does it depend on somebody's reward?
+    except Exception:  # of the policy: does it depend on a reward?
         calm = search.with_calm_rewards()
         if calm is None or (why := _find_leak(calm, at)) is None:
             raise
@@ -360,7 +358,7 @@ def target_from_policy(
         return Target(name=shown, claim=plain, leaks=SURE, why=why, looked=search.looked, unseen=_NOT_LOOKED_AT)
     standard = search.standard
     if not standard.script.releases:
-        raise InvalidArgument("rounds", rounds, "so many that the first user is in a release")
+        raise InvalidArgument("rounds", rounds, "large enough for a release with the first user")
     others = [*search.others(), *search.find_suspects()]
     recordings = [standard, *(each for each in others if each.script.releases)]
     people = ", ".join(f"{each.place + 1}/{each.position + 1}" for each in recordings)
@@ -386,7 +384,7 @@ def target_from_policy(
 
 
 def _find_leak(search: LeakSearch, delta: float) -> str | None:
-    """Return in words what raw data reach with a probability above delta, None if nothing was found."""
+    """Return in words which raw data reach the output with a probability above delta, None if nothing was found."""
     policy, env = search.policy, search.env
     for difference, place, worlds in search.leaks():
         if replay.leaks_often(policy, env, worlds, rounds=search.rounds, delta=delta, confidence=SURE):

@@ -1,8 +1,8 @@
 """Releases under two neighbours: canaries that are far apart, recorded noise, and scripts that run the releases.
 
-A policy's queries, or a protocol alone, come down to batches and streams whose statistics differ in one person.
-`ReleaseScript` runs them by the protocols' own message path. Where all noise is Gaussian or Laplace, `RecordingNoise`
-gives the exact separation; laws of counts, answers and directions are computed by `audit.exact`.
+A policy's queries, or a protocol alone, come down to batches and streams whose statistics differ in one user.
+`ReleaseScript` runs them by the protocols' message path. Where all noise is Gaussian or Laplace, `RecordingNoise` gives
+the exact separation; laws of counts, answers and directions are computed by `audit.exact`.
 """
 
 from __future__ import annotations
@@ -65,15 +65,13 @@ def _unit_rows(features: int, *, intercept: bool) -> tuple[Floats, Floats]:
 
 
 def _farthest_places(points: Floats) -> tuple[int, int]:
-    """Return the indices of the two points that are farthest apart; by symmetry the first angle is one of them."""
-    distances = np.linalg.norm(points - points[0], axis=-1)
-    return 0, int(np.argmax(distances))
+    return 0, int(np.argmax(np.linalg.norm(points - points[0], axis=-1)))
 
 
 def find_farthest_rows(
     policy: Policy[Any], asks: list[SumQuery], row: PlayedRounds, *, private: bool
 ) -> tuple[PlayedRounds, PlayedRounds]:
-    """Return two rows of one person whose reports to these queries are as far apart as can be found.
+    """Return two rows of one user whose reports to these queries are as far apart as can be found.
 
     Rewards take both ends of the clipping range. Features, if `private`, take all angles in a plane and 0; public
     features are the same in both rows. Distances are measured in units of each query's sensitivity.
@@ -98,7 +96,7 @@ def find_farthest_rows(
 
 
 def _candidate_rows(policy: Policy[Any], row: PlayedRounds, *, private: bool) -> PlayedRounds:
-    """Return n rows that a person may have."""
+    """Return n rows that a user may have."""
     if row.rewards.ndim == 2:  # averages of a client over all arms of an episode
         high = np.full_like(row.rewards[0], FAR_REWARD)
         return PlayedRounds(rewards=np.stack([high, -high]))
@@ -120,7 +118,7 @@ def _candidate_rows(policy: Policy[Any], row: PlayedRounds, *, private: bool) ->
 
 
 def _lengthen_features(policy: Policy[Any], features: Floats) -> Floats:
-    """Make public features as long as allowed: an adversary chooses them, the same for both neighbours."""
+    """Make public features as long as allowed, the same for both neighbours."""
     if getattr(policy, "intercept", False):
         slopes = np.zeros_like(features)
         slopes[..., 0], slopes[..., -1] = 1.0, 1.0
@@ -157,16 +155,23 @@ class RecordingScales(FastNoise):
 
 
 class RecordingNoise(RecordingScales):
-    """Noise of another source, with the values that get Gaussian or Laplace noise recorded, or weighed as they are
-    released.
+    """Noise of another source, with the noised values recorded, or weighed as they are released.
 
     If all noise is Gaussian, the separation of the neighbours is exactly
 
         mu^2 = sum over noised values of |value under P - value under Q|^2 / std^2;
 
     if all is Laplace, the largest loss is sum |value under P - value under Q|_1 / scale. The likelihood ratio of
-    Gaussians is a sum over what was released, so samples get the best possible score. With `forced`, noised values come
-    out as in another run.
+    Gaussians is a sum over the releases, so samples get the best possible score.
+
+    Parameters
+    ----------
+    weights
+        Weights of the released values in the score; None to record.
+    forced
+        Released values of another run, which come out again.
+    times
+        The factor by which Gaussian noise is larger.
     """
 
     def __init__(
@@ -231,7 +236,7 @@ class RecordingNoise(RecordingScales):
 
 
 def measure_moves(run: Callable[[bool, RecordingNoise], object]) -> tuple[NoiseMoves, NoiseMoves] | None:
-    """Return the values of `run(swapped, spy)` that get Gaussian and Laplace noise, and how far the neighbour moves
+    """Return the values of `run(swapped, spy)` with Gaussian and with Laplace noise, and how far the neighbour moves
     both.
 
     None if other noise is drawn, if none is drawn, or if its scale differs for the neighbour.
@@ -247,7 +252,7 @@ def measure_moves(run: Callable[[bool, RecordingNoise], object]) -> tuple[NoiseM
 
 
 def has_uneven_scales(run: Callable[[bool, RecordingNoise], object]) -> bool:
-    """Return whether the scales of Gaussian or Laplace noise differ between the neighbours, and so depend on data."""
+    """Return whether the scales of Gaussian or Laplace noise differ between the neighbours."""
     one, two = (RecordingNoise(np.random.default_rng(0)) for _ in range(2))
     run(False, one)
     run(True, two)
@@ -255,10 +260,9 @@ def has_uneven_scales(run: Callable[[bool, RecordingNoise], object]) -> bool:
 
 
 def bypasses_noise(shown: Callable[[bool, RecordingNoise], object]) -> bool:
-    """Return whether what is shown differs between the neighbours although all noised values come out the same.
+    """Return whether the output differs between the neighbours although all noised values come out the same.
 
-    Then something reaches the observer beside the noise, and the separation of the noised values says nothing. Much
-    larger noise is tried too, because rare outcomes alone may be treated differently.
+    Much larger noise is tried too, because rare outcomes alone may be treated differently.
     """
     return any(_differs_with_same_noise(shown, times) for times in (1.0, _LARGE))
 
@@ -271,7 +275,7 @@ def _differs_with_same_noise(shown: Callable[[bool, RecordingNoise], object], ti
 
 
 class _ExtremeNoise(FastNoise):
-    """A source whose uniform numbers are all near 0 or all near 1, so that a device that tells a rare lie tells it."""
+    """A source whose uniform numbers are all near 0 or all near 1, which brings out rare lies."""
 
     def __init__(self, rng: np.random.Generator, *, high: bool) -> None:
         super().__init__(rng)
@@ -288,7 +292,7 @@ class _ExtremeNoise(FastNoise):
 
 
 def ignores_source(shown: Callable[[FastNoise], object]) -> bool:
-    """Return whether what is shown is the same with any of a few noise sources, however unlikely one of them is."""
+    """Return whether the output is the same with any of a few noise sources, extreme ones included."""
     first, *others = (np.random.default_rng([1, each]) for each in range(N_SOURCES))
     before = list(take_apart(shown(FastNoise(first))))
     extremes = (_ExtremeNoise(np.random.default_rng([1, N_SOURCES]), high=high) for high in (False, True))
@@ -306,8 +310,8 @@ def repeats_noise(shown: Callable[[FastNoise], object]) -> bool:
 
 _NUMBERS = 2_000_000  # that are held at once
 _SINGLE = 256  # runs that are made one by one, in a block
-SURE = 0.95  # that what all sources, or replays, show has a probability above delta
-CLEAR = "something of the person is released as it is, without noise"
+SURE = 0.95  # confidence that what all sources, or replays, show has a probability above delta
+CLEAR = "a statistic of the user is released without noise"
 REUSED = "two releases have the same noise: their difference is known without noise"
 
 
@@ -326,13 +330,13 @@ class ReleasePair:
     two: tuple[Floats, ...]
 
     def __post_init__(self) -> None:
-        if self.protocol.trust == "local":  # the server sees every report: that of the person alone
+        if self.protocol.trust == "local":  # the server sees every report: that of the user alone
             moved = [self._moved(step) for step in range(len(self.one))]
             for name, own in (("one", self.one), ("two", self.two)):
                 object.__setattr__(self, name, tuple(each[mine] for each, mine in zip(own, moved, strict=True)))
-        elif isinstance(self.protocol, ShuffleGaussian):  # among equal reports one that is not is seen best
+        elif isinstance(self.protocol, ShuffleGaussian):  # a different report is seen best among equal ones
             mine = self._moved(0)[:, None]
-            other = self.two[0][mine[:, 0]][:1]  # of everybody else
+            other = self.two[0][mine[:, 0]][:1]  # of all others
             for name, batch in (("one", self.one[0]), ("two", self.two[0])):
                 object.__setattr__(self, name, (np.where(mine, batch, other),))
 
@@ -342,7 +346,7 @@ class ReleasePair:
 
     @cached_property
     def move(self) -> Floats:
-        """How far the person moves the sum, at the step where it is farthest, (dim,)."""
+        """How far the user moves the sum, at the step where it is farthest, (dim,)."""
         moves = [one.sum(axis=0) - two.sum(axis=0) for one, two in zip(self.one, self.two, strict=True)]
         return np.asarray(max(moves, key=lambda each: float(np.sum(each * each))))
 
@@ -373,15 +377,13 @@ class ReleasePair:
 
     @property
     def clear(self) -> bool:
-        """Whether the person's statistic is released without noise."""
+        """Whether the user's statistic is released without noise."""
         moved = any(not np.array_equal(one, two) for one, two in zip(self.one, self.two, strict=True))
         return moved and isinstance(self.protocol.event, ClearEvent)
 
     @cached_property
     def moves(self) -> NoiseMoves | None:
-        """The values that get Gaussian noise and how far they move; None if other noise is drawn, if reports are mixed,
-        or if something else is shown.
-        """
+        """The values with Gaussian noise and how far they move; None if another law or output must be sampled."""
         return None if self.alone else self._noise_moves
 
     @cached_property
@@ -393,10 +395,10 @@ class ReleasePair:
 
     @cached_property
     def beside(self) -> bool:
-        """Whether something is shown beside the noised values, so that samples of all that is shown must decide.
+        """Whether the output shows something beside the noised values, so that samples of all of it must decide.
 
-        With Gaussian noise: something that differs although all noised values come out the same. With other noise:
-        fields of the estimates beside the total that differ.
+        With Gaussian noise: a difference although all noised values come out the same. With other noise: fields of the
+        estimates beside the total that differ.
         """
         return bool(self._told) if self._noise_moves is None else bypasses_noise(self._shown)
 
@@ -410,12 +412,12 @@ class ReleasePair:
 
     @property
     def alone(self) -> bool:
-        """Whether every run is made by itself, as in a deployment, and all fields that it shows are attacked."""
+        """Whether every run is made by itself, and all fields of its output are attacked."""
         return self.beside or self.fixed or self.uneven
 
     @cached_property
     def uneven(self) -> bool:
-        """Whether the scale of the noise depends on the person, so that no exact law holds."""
+        """Whether the scale of the noise depends on the user, so that no exact law holds."""
         return has_uneven_scales(lambda swapped, spy: self.estimates(swapped, spy, ()))
 
     @cached_property
@@ -429,7 +431,7 @@ class ReleasePair:
 
     @cached_property
     def in_order(self) -> bool:
-        """Whether a shuffler forwards reports in the order of arrival, so that everybody's own report is seen."""
+        """Whether a shuffler forwards reports in the order of arrival, so that each user's report is visible."""
         if not isinstance(self.protocol, ShuffleGaussian):
             return False
         sent = self.protocol.device.message(self._statistic(self.one[0], ()), FastNoise(np.random.default_rng(0)))
@@ -438,7 +440,7 @@ class ReleasePair:
         return bool(np.array_equal(there, back[::-1]))
 
     def _shown(self, swapped: bool, source: FastNoise) -> list[Any]:
-        """Return what an observer sees in one run: estimates, or in the local model every message, drawn once more."""
+        """Return the output of one run: estimates, and in the local model every message, drawn once more."""
         return [self.estimates(swapped, source, ()), self._messages(swapped, source) if self._local else []]
 
     @property
@@ -465,7 +467,7 @@ class ReleasePair:
         return [place for place in range(same) if one[place] != two[place]] + list(range(same, len(one)))
 
     def _single(self, swapped: bool, source: FastNoise) -> Floats:
-        """Return what one run shows: totals along the move and other fields that differ, or messages along the move."""
+        """Return the output of one run along the move: totals and other fields that differ, or messages."""
         if self._differs_by_messages:
             return np.concatenate([np.ravel(each @ self.move) for each in self._messages(swapped, source)])
         estimates = self.estimates(swapped, source, ())
@@ -497,7 +499,7 @@ class ReleasePair:
         return float(np.sum(np.abs(np.rint((one - two) / step)))) / scale  # the same noise in both
 
     def seen(self, swapped: bool, runs: int, rng: np.random.Generator) -> Floats:
-        """Return what tells the neighbours apart in `runs` runs, (runs, k)."""
+        """Return numbers that distinguish the neighbours in `runs` runs, (runs, k)."""
         if self.alone:
             return np.stack([self._single(swapped, FastNoise(each)) for each in rng.spawn(runs)])
         if isinstance(self.protocol, ShuffleGaussian):
@@ -513,7 +515,7 @@ class ReleasePair:
         return np.array([views[place] @ self.move for place in self._places]).reshape(-1, runs).T
 
     def _views(self, swapped: bool, source: FastNoise, replicates: tuple[int, ...]) -> list[Floats]:
-        """Return all sums that shufflers forward to the analyzer of a stream, (*R, dim) each; estimates tell less."""
+        """Return all sums that shufflers forward to the analyzer of a stream, (*R, dim) each."""
         protocol, views = self.protocol, list[Floats]()
         assert isinstance(protocol, StreamProtocol)
         held, _ = protocol.parted(protocol.begin(replicates))
@@ -528,12 +530,12 @@ class ReleasePair:
 
     @cached_property
     def _places(self) -> list[int]:
-        """The indices of the views that hold the person: those that differ with the same noise."""
+        """The indices of the views that hold the user: those that differ with the same noise."""
         one, two = (self._views(swapped, FastNoise(np.random.default_rng(0)), ()) for swapped in (False, True))
         return [place for place, (a, b) in enumerate(zip(one, two, strict=True)) if not np.array_equal(a, b)]
 
     def _shuffled(self, swapped: bool, runs: int, rng: np.random.Generator) -> Floats:
-        """Score the shuffled view by the likelihood that one of the reports is the person's."""
+        """Score the shuffled view by the likelihood that one of the reports is the user's."""
         protocol, source = self.protocol, FastNoise(rng)
         assert isinstance(protocol, ShuffleGaussian)
         sent = protocol.device.message(self._statistic((self.two if swapped else self.one)[0], (runs,)), source)
@@ -550,12 +552,12 @@ class ReleaseScript:
 
     @property
     def event(self) -> Event:
-        """The event of the person's participation."""
+        """The event of the user's participation."""
         return CompositionEvent(events=tuple(each.protocol.event for each in self.releases))
 
     @cached_property
     def bare(self) -> tuple[str, float] | None:
-        """Why no noise hides the person, and with which confidence; None if noise does."""
+        """The reason why no noise hides the user, with its confidence; None if noise does."""
         if any(each.clear for each in self.releases):
             return CLEAR, 1.0
         return (REUSED, SURE) if any(each.reused for each in self.releases) else None
@@ -594,13 +596,13 @@ class ReleaseScript:
 
     @cached_property
     def scored(self) -> bool:
-        """Whether each number seen is about a log-likelihood ratio, so that their sum is the best score."""
+        """Whether each number is about a log-likelihood ratio, so that their sum is the best score."""
         return all(
             each.moves is not None or (isinstance(each.protocol, BatchProtocol) and not each.alone)
             for each in self.releases
         )
 
     def draw(self, swapped: bool, runs: int, rng: np.random.Generator) -> Floats:
-        """Draw what an observer of all releases sees, (runs, k)."""
+        """Draw the view of an observer of all releases, (runs, k)."""
         seen = np.concatenate([each.seen(swapped, runs, rng) for each in self.releases], axis=-1)
         return np.asarray(seen.sum(axis=-1, keepdims=True)) if self.scored else seen

@@ -1,11 +1,11 @@
-"""Record a policy's run with one person's row, and replay it with the neighbour's row and the same answers.
+"""Record a policy's run with one user's row, and replay it with the neighbour's row and the same answers.
 
 Everything that a policy publishes must follow from the answers to its queries. So a run is recorded with a canary in it
-and repeated with the canary's contexts and reward replaced, with every answer as it was. Now only the statistics that
-are summed may differ; the noise has to hide how much they do (`audit.releases`). If queries, states, snapshots or
-episodes differ, or if one of the runs fails, raw data have reached them on a way that no noise covers: the pair
-(answers, state) is possible under one neighbour only. If that happens in so many of n replays that its probability is
-above delta, no epsilon holds. `audit.policies` searches for the canary and its rows.
+and repeated with the canary's contexts and reward replaced, with every answer as it was. Only the summed statistics may
+differ; the noise has to hide them (`audit.releases`). If queries, states, snapshots or episodes differ, or if one of
+the runs fails, raw data have reached them without noise: the pair (answers, state) is possible under one neighbour
+only. If that happens in so many replays that its probability is above delta, no epsilon holds. `audit.policies`
+searches for the canary and its rows.
 """
 
 from __future__ import annotations
@@ -38,9 +38,12 @@ from bandanna.types import Floats, Ints
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Substitution:
-    """Rows that replace those of some people, by the rounds in which these people come, in order.
+    """Rows that replace those of some users, by the rounds in which these users come, in order.
 
-    `private`: whether contexts are private; public ones are the same for both neighbours.
+    Parameters
+    ----------
+    private
+        Whether contexts are private; public ones are the same for both neighbours.
     """
 
     rounds: Ints  # (n,)
@@ -50,21 +53,21 @@ class Substitution:
 
     @classmethod
     def of_row(cls, row: PlayedRounds, *, at: int, private: bool) -> Substitution:
-        """Return the row of one person in a round."""
+        """Return the row of one user in a round."""
         reward = row.rewards.reshape(1, -1)[:, 0]
         return cls(rounds=np.array([at]), rewards=reward, features=row.features, private=private)
 
     def first(self, count: int) -> Substitution:
-        """Return the rows of the first `count` people alone."""
+        """Return the rows of the first `count` users alone."""
         return self.only(slice(0, count))
 
     def only(self, people: slice) -> Substitution:
-        """Return the rows of some of the people alone."""
+        """Return the rows of some of the users alone."""
         features = None if self.features is None else self.features[people]
         return replace(self, rounds=self.rounds[people], rewards=self.rewards[people], features=features)
 
     def over(self, base: Substitution) -> Substitution:
-        """Return these rows, and those of the base for everybody else; if both are given, rewards alone."""
+        """Return these rows, and those of the base for all other users; if both are given, rewards alone."""
         rest = ~np.isin(base.rounds, self.rounds)
         rounds = np.concatenate([self.rounds, base.rounds[rest]])
         rewards, order = np.concatenate([self.rewards, base.rewards[rest]]), np.argsort(rounds)
@@ -130,9 +133,9 @@ def _place_features(mine: tuple[Ints, Substitution], played: PlayedRounds) -> Pl
 # The choice of neighbours
 
 
-WORSE_BY = 1.01  # times what the first one needs: of about equals, that one is told from fewest answers
+WORSE_BY = 1.01  # factor by which another pair must be worse than the first one
 TOO_LONG_BY = 1 + 1e-6  # times what a domain allows: more than rounding errors
-_PILOT, _FARTHER = 256, 0.5  # runs of either neighbour, and by how much more someone else must be apart
+_PILOT, _FARTHER = 256, 0.5  # runs of either neighbour, and by how much more another pair must be apart
 
 
 def choose_worst(scripts: Sequence[ReleaseScript], *, epsilon: float, delta: float) -> int:
@@ -148,7 +151,7 @@ def choose_worst(scripts: Sequence[ReleaseScript], *, epsilon: float, delta: flo
     Returns
     -------
     int
-        The index of the worst pair; 0 unless another is worse. It depends on draws that the attack does not use again.
+        The index of the worst pair; 0 unless another is worse.
     """
     standard = scripts[0]
     needs = [_needed_share(standard, epsilon=epsilon, delta=delta)]
@@ -189,7 +192,7 @@ def _mean_distance(script: ReleaseScript) -> float:
 
 
 def _needed_share(script: ReleaseScript, *, epsilon: float, delta: float) -> float:
-    """Return what the exact laws need, as a share of the claim; 0 where they are not known."""
+    """Return the need of the exact laws as a share of the claim; 0 where they are not known."""
     claim = claim_of(script.event, epsilon=epsilon, delta=delta)
     if math.isinf(claim.parameter) or claim.parameter == 0:
         return 0.0
@@ -210,7 +213,7 @@ _SHOWN_KINDS = (
     "the next episode",
     "what others are given",
 )
-_OTHER_PEOPLE = 8  # people who act on a snapshot
+_OTHER_PEOPLE = 8  # they act on a snapshot
 _REPLAYS = 8  # seeds, before we say that nothing but the answers counts
 
 
@@ -234,7 +237,7 @@ class RecordedQuery:
 
 @dataclass
 class RecordedRun:
-    """The rows of a run's episodes, its queries, the state after each episode, and what is shown of all that."""
+    """The rows of a run's episodes, its queries, the state after each episode, and its output taken apart."""
 
     episodes: list[tuple[Episode, PlayedRounds]] = field(default_factory=list)
     asks: list[RecordedQuery] = field(default_factory=list)
@@ -245,7 +248,7 @@ class RecordedRun:
     failed: Exception | None = None  # how the run ended, if it could not go on
 
     def tell(self, name: str, value: Any) -> None:
-        """Take apart what is shown, as it is now."""
+        """Take apart a part of the output, as it is now."""
         self.told[name].append(list(take_apart(value)))
 
     def difference(self, other: RecordedRun) -> str | None:
@@ -301,7 +304,7 @@ class _RecordingAnswerer(QueryAnswerer):
         return learned
 
     def _given(self, snapshot: Any, played: PlayedRounds) -> list[Any]:
-        """Return what people in no batch get, each with coins of its own, beside the last person of this batch."""
+        """Return the choices of users in no batch, each with coins of its own, beside the last user of this batch."""
         last = played.features if played.features is not None and len(self.contexts) > _OTHER_PEOPLE else None
         contexts = np.array(self.contexts)
         if last is not None:
@@ -331,7 +334,7 @@ class _RecordingAnswerer(QueryAnswerer):
 
 
 def draw_other_contexts(env: Environment, *, seed: int, people: int) -> Floats:
-    """Draw contexts of people in another run of the environment, (people, K, d); fixed arms stay the same."""
+    """Draw contexts of users in another run of the environment, (people, K, d); fixed arms stay the same."""
     world = env.begin(Streams([seed]))
     fixed = find_fixed_arms(world)
     return read_block(world, 0, people, unit=False)[0][0] if fixed is None else np.stack([fixed[0]] * people)
@@ -348,7 +351,7 @@ def play_recorded(
 ) -> RecordedRun:
     """Play one run by messages, with or without canaries; with `forced`, with the answers of an earlier run.
 
-    A run without canaries raises the policy's errors. With canaries, a failure is part of what everybody sees.
+    A run without canaries raises the policy's errors. With canaries, a failure is part of the output.
     """
     seen = RecordedRun() if canaries is None else RecordedRun(replaced=canaries.rounds)
     tally = Tally(checkpoints=np.array([rounds]), n_seeds=1)
@@ -378,7 +381,7 @@ def play_probe(
     """Play the run with which others are compared; refuse a policy that queries nothing."""
     probe = play_recorded(policy, env, rounds=rounds, seed=seed, canaries=canaries)
     if not probe.asks and probe.failed is None:
-        raise BandannaError(f"{type(policy).__name__} asks nothing in {rounds} rounds: there is nothing to audit")
+        raise BandannaError(f"{type(policy).__name__} queries nothing in {rounds} rounds: there is nothing to audit")
     return probe
 
 
@@ -386,7 +389,10 @@ def play_probe(
 class NeighbourRecording:
     """A policy played twice: the releases that hold the canary as a script, and anything else that differed.
 
-    `place, position`: the episode of the canary, and the position in it.
+    Parameters
+    ----------
+    place, position
+        The episode of the canary, and the position in it.
     """
 
     script: ReleaseScript
@@ -407,13 +413,12 @@ def record_neighbours(
     place: int | None = None,
     position: int = 0,
 ) -> NeighbourRecording:
-    """Record both runs of a canary: by default the first user of the batch that pays most, in every release of a
-    stream.
+    """Record both runs of a canary: by default the first user of the dearest batch, in every release of a stream.
 
     Parameters
     ----------
     policy, env, rounds, seed
-        What is played, where, and how long.
+        The run.
     probe
         A run without a canary, if there is one already.
     place, position
@@ -445,7 +450,7 @@ def record_worlds(
     place: int,
     position: int,
 ) -> NeighbourRecording:
-    """Record two runs that differ in the rows of one person, at this position of this episode."""
+    """Record two runs that differ in the rows of one user, at this position of this episode."""
     one = play_recorded(policy, env, rounds=rounds, seed=seed, canaries=worlds[0])
     two = play_recorded(policy, env, rounds=rounds, seed=seed, canaries=worlds[1], forced=one.asks)
     return NeighbourRecording(
@@ -508,5 +513,5 @@ def _make_script(one: RecordedRun, two: RecordedRun) -> ReleaseScript:
 
 
 def _is_moved(mine: RecordedQuery, other: RecordedQuery) -> bool:
-    """Return whether the same people are in both queries, and one of them has another statistic."""
+    """Return whether the same users are in both queries, and one of them has another statistic."""
     return mine.values.shape == other.values.shape and not np.array_equal(mine.values, other.values)

@@ -1,25 +1,21 @@
 """Claims as bounds on tests, and lower bounds of epsilon from sampled runs.
 
-A target is run under either of two neighbours, P and Q; every run gives some numbers that an observer sees. Some runs
-are a pilot, on which the score (a linear discriminant), its threshold and the kind of bound are chosen. The others
-count how often that one test is right. With k hits in n runs, Clopper and Pearson 1934 bound a probability by
+A target is run under either of two neighbours, P and Q; every run gives some numbers to an observer. Some runs are a
+pilot, on which the score (a linear discriminant), its threshold and the kind of bound are chosen. The others count how
+often that one test is right. With k hits in n runs, Clopper and Pearson 1934 bound a probability by
 
     p >= B^-1(f; k, n - k + 1),     p <= B^-1(1 - f; k + 1, n - k),     each wrong with probability at most f,
 
-without any approximation; B is the distribution function of the beta law. There are two kinds of bounds:
+B the distribution function of the beta law. There are two kinds of bounds:
 
 * power and level separately, each with half of the failure: for any claim;
-* the number of right guesses among all 2n runs: for a Gaussian claim, which is the same in both directions. Guesses
-  about P and about Q are right with different probabilities. The probability of k or more right ones among 2n is at
-  most that of a binomial with their mean, if k - 1 is at least its mean (Hoeffding 1956, Theorem 4), so that the bound
-  of Clopper and Pearson holds for the mean, cut at (k - 1) / 2n.
+* the number of right guesses among all 2n runs: for a Gaussian claim, which is the same in both directions. The
+  probability of k or more right ones is at most that of a binomial with their mean, if k - 1 is at least its mean
+  (Hoeffding 1956, Theorem 4), so the bound holds for the mean, cut at (k - 1) / 2n.
 
 **Sequential stopping.** Looks are taken after an eighth, a quarter, a half and all of the runs. Each look has its share
-of the failure. By the union bound all bounds hold together with probability at least 1 - failure, wherever the audit
-stops: so it ends as soon as the claim is refuted, and the stated confidence is that of the whole schedule. The last
-look has the largest share, since it bounds a true claim.
-
-Choosing the test on the pilot costs nothing: given the pilot, the test is fixed and the other runs are independent.
+of the failure, so by the union bound the stated confidence is that of the whole schedule, and the audit may stop as
+soon as the claim is refuted.
 """
 
 from __future__ import annotations
@@ -51,14 +47,20 @@ _ROUNDING = 1e-6  # relative: by how much a stated epsilon may lie below the pri
 class Claim:
     """A promise (epsilon, delta), and `mu` and `tail` where the release has a Gaussian price.
 
-    A test says "P" for some outputs. Its level alpha is how often it says so under Q, its power how often under P. A
-    promise bounds the power at every level, for every test and every pair of neighbours:
+    A test says "P" for some outputs. Its level alpha is the probability of that under Q, its power under P. A promise
+    bounds the power at every level, for every test and every pair of neighbours:
 
         (epsilon, delta)             power <= e^epsilon alpha + delta                        (Wasserman and Zhou 2010)
         mu-GDP up to a mass tail     power <= Phi(Phi^-1(alpha + tail) + mu) + tail          (Dong, Roth and Su 2022)
 
-    A Gaussian claim is refuted by far fewer runs, because it also bounds frequent outputs: at delta = 1e-5 a few
-    thousand runs can never show that (epsilon, delta) is false, but they can show that mu is.
+    A Gaussian claim is refuted by far fewer runs, because it also bounds frequent outputs.
+
+    Parameters
+    ----------
+    epsilon, delta
+        The promise.
+    mu, tail
+        Its Gaussian price; None without one.
     """
 
     epsilon: float
@@ -133,9 +135,7 @@ class Claim:
         return max(0.0, 2 * float(special.ndtri(min(max(right - self.tail, 0.0), 1.0))))
 
     def to_epsilon(self, needed: float) -> float:
-        """Return the epsilon at delta that corresponds to `needed`: above the stated one if and only if the claim is
-        refuted.
-        """
+        """Return the epsilon at delta that corresponds to `needed`, above the stated one iff the claim is refuted."""
         found = float(needed)
         if self.mu is not None and math.isfinite(needed):
             found = gdp.epsilon(self.delta, found)
@@ -149,7 +149,7 @@ def claim_of(event: Event | None, *, epsilon: float, delta: float) -> Claim:
 
     If all of it has a Gaussian price, the claim is the Gaussian whose epsilon at delta is the stated one; or the price
     itself, where it is a little larger at this epsilon (a single binomial has a tighter bound there) and still keeps
-    what is stated. Any other event is held to epsilon and delta alone.
+    the statement. Any other event is held to epsilon and delta alone.
 
     Parameters
     ----------
@@ -175,9 +175,7 @@ def claim_of(event: Event | None, *, epsilon: float, delta: float) -> Claim:
     priced = accountant.price(event, accountant.tail_for(delta, epsilon))
     if math.isinf(priced.mu):
         return Claim(epsilon=epsilon, delta=delta, mu=stated)
-    if accountant.epsilon(event, delta) > epsilon * (
-        1 + _ROUNDING
-    ):  # another's claim, or parts that are priced together
+    if accountant.epsilon(event, delta) > epsilon * (1 + _ROUNDING):  # a claim for parts that are priced together
         return Claim(epsilon=epsilon, delta=delta, mu=stated, tail=priced.tail)
     return Claim(epsilon=epsilon, delta=delta, mu=max(stated, priced.mu), tail=priced.tail)
 
@@ -195,15 +193,14 @@ LOOK_SCHEDULE = {
     1 / 2: 1 / 8,
     1.0: 3 / 4,
 }  # after which share of the runs: share of the failure
-_LEAST = 64  # runs, of which a look can tell something
+_LEAST = 64  # runs: with fewer a look is useless
 
 
 @dataclass(frozen=True, kw_only=True)
 class SamplingPlan:
     """The numbers of runs of either neighbour in the pilot and at each look, in `blocks` blocks.
 
-    The plan follows from the number of trials alone. Every block has random streams of its own, so it does not matter
-    who runs a block or when it ends.
+    The plan follows from the number of trials alone, and every block has random streams of its own.
     """
 
     pilot: int
@@ -212,7 +209,7 @@ class SamplingPlan:
 
     @classmethod
     def of(cls, trials: int, *, quick: bool, chunk: int) -> SamplingPlan:
-        """Make the plan; with `quick` the pilot is a sixteenth of the runs and not a quarter, for a threshold alone."""
+        """Make the plan; with `quick` the pilot is a sixteenth of the runs and not a quarter."""
         each = validation.integer("trials", trials, least=8 * _LEAST) // 2
         pilot = max(_LEAST, each // (16 if quick else 4))
         looks: dict[int, float] = {}
@@ -272,7 +269,10 @@ def lower_bound_of_guesses(hits: int, runs: int, failure: float) -> float:
 class ThresholdTest:
     """A test that says "P" where the score is at least the threshold; if `turned`, "Q" where it is below.
 
-    `balanced`: right guesses about P and about Q are counted together.
+    Parameters
+    ----------
+    balanced
+        Whether right guesses about P and about Q are counted together.
     """
 
     direction: Floats  # (k,)
@@ -290,18 +290,15 @@ class ThresholdTest:
         return int(np.count_nonzero(~above if self.turned else above))
 
     def needed(self, one: Floats, two: Floats, claim: Claim, failure: float) -> float:
-        """Return what the claim needs for so many hits among scores of P and Q; too high with probability at most
+        """Return the claim's need for so many hits among scores of P and Q; too high with probability at most
         `failure`.
         """
         yes, no = (two, one) if self.turned else (one, two)
         hits, false = self.hits(yes), self.hits(no)
         if self.balanced:
             return claim.needed_for(lower_bound_of_guesses(hits + len(no) - false, len(yes) + len(no), failure))
-        power, level = (
-            lower_confidence_bound(hits, len(yes), failure / 2),
-            upper_confidence_bound(false, len(no), failure / 2),
-        )
-        return float(claim.needed(power, level))
+        power = lower_confidence_bound(hits, len(yes), failure / 2)
+        return float(claim.needed(power, upper_confidence_bound(false, len(no), failure / 2)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -418,17 +415,15 @@ _MOST = 100.0
 def probability_of_guesses(right: int, *, guesses: int, canaries: int, epsilon: float, delta: float) -> float:
     """Bound the probability of `right` or more right guesses, if the claim is true.
 
-    m people toss a fair coin each, which decides which of two statistics they have. From the one output r coins are
-    guessed, v of them rightly; the others are left open. If the target is epsilon-private, every guess is right with
-    probability at most q = e^epsilon / (1 + e^epsilon) given all others, so v is at most binomial; with delta > 0,
+    m users toss a fair coin each, which decides which of two statistics they have. From the one output r coins are
+    guessed, v of them rightly. If the target is epsilon-private, every guess is right with probability at most q =
+    e^epsilon / (1 + e^epsilon) given all others, so v is at most binomial; with delta > 0,
 
         P(v or more right) <= beta + 2 m delta alpha,     W ~ Bin(r, q),
         beta = P(W >= v),     alpha = max over i >= 1 of P(v > W >= v - i) / i.
 
-    A claim is refuted where this is below 1 - confidence. Replacement adjacency fits: a coin chooses between a person's
-    two statistics, and the number of people is public. The bound holds for every number of guesses fixed before the
-    output is seen. Reference: Steinke, Nasr and Jagielski 2023, Theorem 5.2; a canary there is in or out, here it has
-    either statistic.
+    The bound holds for every number of guesses fixed before the output is seen. Reference: Steinke, Nasr and Jagielski
+    2023, Theorem 5.2; a canary there is in or out, here it has either statistic.
     """
     q = 1 / (1 + math.exp(-epsilon))
     beta = float(stats.binom.sf(right - 1, guesses, q))
@@ -461,9 +456,8 @@ def one_run_bound(right: int, *, guesses: int, canaries: int, delta: float, conf
     failure = 1 - validation.open_probability("confidence", confidence)
 
     def refuted(epsilon: float) -> bool:
-        return (
-            probability_of_guesses(right, guesses=guesses, canaries=canaries, epsilon=epsilon, delta=delta) <= failure
-        )
+        chance = probability_of_guesses(right, guesses=guesses, canaries=canaries, epsilon=epsilon, delta=delta)
+        return chance <= failure
 
     if not refuted(1e-9):
         return 0.0

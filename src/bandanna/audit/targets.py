@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -58,7 +58,7 @@ _BUSY = GLMJDPConstants(  # refits after few rounds, until all calls that are pa
     elimination=9.0,
     bonus=1.0,
 )
-HORIZON = 200  # of a policy of one's own
+HORIZON = 200  # of a policy by its place
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,7 +134,7 @@ def make_audited_policy(
     Parameters
     ----------
     given
-        The user asked for this very budget; otherwise settings of zCDP have a rho of their own.
+        Whether the caller chose this budget; otherwise settings of zCDP have a rho of their own.
     trust
         For a policy that is not in the library; by default its first privacy model.
     """
@@ -148,10 +148,10 @@ def make_audited_policy(
     if "trust" in options:
         noisy = [each for each in entry.kind.trusts if each != "none"]
         if not noisy:
-            raise InvalidArgument("target", name, "a policy with some privacy: it has only bd.none()")
+            raise InvalidArgument("target", name, "a policy with a privacy model other than bd.none()")
         budget["trust"] = noisy[0] if trust is None else validation.one_of("trust", trust, tuple(noisy))
     elif trust is not None:
-        raise InvalidArgument("trust", trust, f"left out: {name} says whom its users trust")
+        raise InvalidArgument("trust", trust, f"left out, because {name} has one trust model")
     return make(name, **{**setting.arguments, **budget}), setting
 
 
@@ -191,16 +191,22 @@ class AuditRow:
 
     Parameters
     ----------
+    target, known
+        The name, and the known truth: "good", "bad" or None.
+    claim
+        The claim under audit.
     lower_bound
-        The target's epsilon at delta is not below it, with this confidence (1: exact, nothing was sampled).
+        A bound on the target's epsilon at delta, with this confidence (1: exact, nothing was sampled).
     trials
         The number of runs.
+    verdict
+        "refuted" or "consistent".
     attack
         The attack that found the bound: "exact", "sampled", "one-run" or "replay".
     why
-        What told the neighbours apart, where it was no test of numbers.
+        The difference between the neighbours, where it was no test of numbers.
     looked_at, not_looked_at
-        What was looked at, and where a fault would not be found.
+        The scope of the audit, and where a fault would not be found.
     reached
         The bound as a share of the claim, in mu where the claim is Gaussian.
     """
@@ -302,11 +308,6 @@ class AuditResult:
         figures.save_figure(figure, path)
 
 
-def join_results(results: Iterable[AuditResult]) -> AuditResult:
-    """Return all rows as one result."""
-    return AuditResult(rows=tuple(row for each in results for row in each.rows))
-
-
 def gaussian_curve(mu: float) -> TradeOffCurve:
     """Return the trade-off of N(0, 1) and N(mu, 1)."""
     levels: Floats = np.linspace(0.0, 1.0, 201)
@@ -334,22 +335,20 @@ class Target:
     draw
         (swapped, runs, rng) -> numbers that an observer sees, (runs, k).
     scored
-        These are one number; larger values speak for the first neighbour.
+        Whether these are one number that is larger for the first neighbour.
     mu, pure
         The exact separation where all noise is Gaussian, and the exact loss where all is Laplace.
-    leaks
-        The confidence that epsilon is infinite, because the same releases leave something else that tells the
-        neighbours apart (`audit.replay`); 1 for a release without noise.
-    why
-        A sentence about that.
+    pairs
+        Exact laws under both neighbours of independent parts of the release (`audit.exact`).
+    leaks, why
+        The confidence that epsilon is infinite, because the same releases leave something else that differs between the
+        neighbours (`audit.replay`), and a sentence about that; 1 for a release without noise.
     through
-        For a policy: the protocols that release something about the person.
+        For a policy: the protocols that release something about the user.
     most
         The largest number of runs, where each takes long.
     looked, unseen
-        What the audit looks at, and what this kind of audit does not look at, in words.
-    pairs
-        Exact laws under both neighbours of independent parts of the release (`audit.exact`).
+        The scope of the audit, and what this kind of audit does not look at, in words.
     """
 
     name: str
@@ -466,15 +465,15 @@ Build = Callable[..., Target]  # importable
 def run_blocks_by(working: Executor, build: Build, arguments: dict[str, Any], key: Sequence[int]) -> DrawBlocks:
     """Run blocks of the target `build(**arguments)` by an executor, and read them in their order.
 
-    A block has random streams of its own, and looks are taken after fixed numbers of blocks. So the bound, the verdict
-    and the number of runs are the same for any number of workers. Blocks that are not needed after a refutation are
-    cancelled. Every worker builds the target once, from its arguments.
+    A block has random streams of its own, and looks are taken after fixed numbers of blocks, so the result does not
+    depend on the workers. Every worker builds the target once. Blocks that are not needed after a refutation are
+    cancelled.
     """
     try:
         made = pickle.dumps((build, arguments))
     except (pickle.PicklingError, AttributeError, TypeError) as error:
-        allowed = "one that can be sent to other processes: a name, module:Class, or of a class that can be imported"
-        raise InvalidArgument("target", arguments.get("target"), allowed) from error
+        allowed = "a name, module:Class, or a value of a class that can be imported"
+        raise InvalidArgument("target", arguments.get("target"), allowed, "Other processes build it") from error
 
     def drawn(sizes: Sequence[int]) -> Iterator[RunBlock]:
         tasks = {

@@ -70,7 +70,7 @@ def _inner_parts(value: Any, path: str, above: tuple[int, ...]) -> Iterator[Valu
     if isinstance(value, np.ndarray):
         yield from _array_leaf(np.asarray(value), path, above)
     elif isinstance(value, dict | MappingProxyType):
-        for place, (key, part) in enumerate(value.items()):  # their order is seen by who reads it
+        for place, (key, part) in enumerate(value.items()):  # a reader sees their order
             yield from _iterate_leaves(key, f"{path}.key[{place}]", above)
             yield from _iterate_leaves(part, f"{path}[{place}]", above)
     elif isinstance(value, set | frozenset):
@@ -108,7 +108,7 @@ def _list_attributes(value: Any) -> list[tuple[str, Any]]:
 def _list_slots(kind: type) -> list[str]:
     slots = kind.__dict__.get("__slots__", ())
     names = [slots] if isinstance(slots, str) else list(slots)
-    hidden = f"_{kind.__name__.lstrip('_')}"  # a name such as __raw is kept under another
+    hidden = f"_{kind.__name__.lstrip('_')}"  # a name such as __raw is mangled
     return [
         hidden + name if name.startswith("__") and not name.endswith("__") else name
         for name in names
@@ -117,7 +117,7 @@ def _list_slots(kind: type) -> list[str]:
 
 
 def _has_hidden_content(value: Any) -> bool:
-    """Return whether an object holds more than attributes, as objects of C do, which Python cannot copy by itself."""
+    """Return whether an object holds more than attributes, as objects of C do."""
     try:
         object.__reduce_ex__(value, 4)
     except Exception:
@@ -126,7 +126,6 @@ def _has_hidden_content(value: Any) -> bool:
 
 
 def _copy_parts(value: Any, path: str, above: tuple[int, ...], *, needed: bool) -> Iterator[ValueLeaf]:
-    """Yield the parts that a copy of the object would be made from."""
     try:
         copy = copyreg.dispatch_table.get(type(value))
         made: Any = copy(value) if copy else value.__reduce_ex__(4)
@@ -143,7 +142,6 @@ def _is_lazy(part: Any) -> bool:
 
 
 def _function_parts(value: FunctionType | MethodType, path: str, above: tuple[int, ...]) -> Iterator[ValueLeaf]:
-    """Yield a function's name, and what it holds."""
     if isinstance(value, MethodType):
         yield from _iterate_leaves((value.__func__, value.__self__), path, above)
         return
@@ -187,9 +185,8 @@ def first_difference(one: Any, two: Any) -> str | None:
     for (path, token), (_, another) in zip(mine, other, strict=False):
         if token != another:
             return path
-    return (
-        None if len(mine) == len(other) else (mine if len(mine) > len(other) else other)[min(len(mine), len(other))][0]
-    )
+    longer = mine if len(mine) > len(other) else other
+    return None if len(mine) == len(other) else longer[min(len(mine), len(other))][0]
 
 
 def list_arrays(value: Any, above: tuple[int, ...] = ()) -> Iterator[NDArray[Any]]:

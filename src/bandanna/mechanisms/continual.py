@@ -24,7 +24,7 @@ from bandanna.storage.encoding import stored_as
 
 Array = NDArray[np.float64]
 
-_STEPS = 16  # of a block of noise, for any number of seeds: so that a seed is the same run in any company
+_STEPS = 16  # of a block of noise, for any number of seeds: a seed's run does not depend on the others
 
 
 @stored_as("BLTState")
@@ -48,7 +48,7 @@ def begin_blt(factorisation: BLT, shape: tuple[int, ...]) -> BLTState:
 def advance_blt(factorisation: BLT, state: BLTState, value: Pair, release: Callable[[Pair], Array]) -> BLTState:
     """Add one element, release one number per coordinate, and estimate a prefix: B y = prefix sums of C^{-1} y.
 
-    n running sums make C x, n more undo C, and the memory does not grow with the horizon.
+    n running sums make C x, and n more undo C.
     """
     sums, carry, mixed = _decay_buffers(factorisation, state, value)
     released = release(mixed)  # y_t = (C x)_t + z_t
@@ -61,8 +61,7 @@ def advance_blt(factorisation: BLT, state: BLTState, value: Pair, release: Calla
 def compute_decay_modes(factorisation: BLT) -> tuple[Array, Array]:
     """Return a and r, (n + 1,), of b_k = sum_i a_i r_i^k, the entries of B.
 
-    Prefix sums of 1/C(x) = 1 - sum_i w_hat_i x / (1 - theta_hat_i x) have r = (1, theta_hat), a_i = w_hat_i / (1 -
-    theta_hat_i), a_0 = 1/C(1) = prod_i (1 - theta_i) / (1 - theta_hat_i).
+    r = (1, theta_hat), a_i = w_hat_i / (1 - theta_hat_i), a_0 = 1/C(1) = prod_i (1 - theta_i) / (1 - theta_hat_i).
     """
     rate, rate_hat = 1 - np.asarray(factorisation.theta), 1 - np.asarray(factorisation.theta_hat)
     a = np.append(np.prod(rate / rate_hat), factorisation.inverse_weights / rate_hat)
@@ -71,10 +70,7 @@ def compute_decay_modes(factorisation: BLT) -> tuple[Array, Array]:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class BLTBlocks:
-    """B z by blocks of L steps: b_{t-u} z_u within a block, and s_i, decaying sums of all blocks before it.
-
-    b_k = sum_i a_i r_i^k, by `compute_decay_modes`. Only s_i is recurrent.
-    """
+    """B z by blocks of L steps: b_{t-u} z_u within a block, and s_i, decaying sums of all blocks before it."""
 
     within: Array  # (L, L): b_{t-u}, lower triangular
     after: Array  # (L, n + 1): a_i r_i^{t+1}, what s_i adds to step t of a block
@@ -113,8 +109,7 @@ def blt_noise_blocks(factorisation: BLT, draw: Callable[[int], Array]) -> Iterat
 def _decay_buffers(factorisation: BLT, state: BLTState, value: Pair) -> tuple[Array, Array, Pair]:
     """Return s_i <- theta_i s_i + x_t, and (C x)_t = x_t + sum_i w_i s_i of the old ones, as pairs of floats.
 
-    The price assumes linear C x. Plain rounding errors would add up over 1/(1 - theta_i) steps; here a step adds parts
-    in 2^100 of s_i.
+    The price assumes linear C x: plain rounding errors would add up over 1/(1 - theta_i) steps.
     """
     factors = np.stack([factorisation.theta, factorisation.weights])  # (2, n)
     sums, carry = state.sums[..., None, :], state.carry[..., None, :]  # (*R, dim, 1, n)
@@ -179,16 +174,14 @@ State = BLTState | TreeState
 class ContinualGaussian:
     """Releases y = C x + z with z_i ~ N(0, std^2) as the stream x arrives, and estimates every prefix sum by B y.
 
-    Privacy: everything that can be computed from y (all prefixes at once) is mu-GDP for one user's replacement, with
+    Privacy: everything that can be computed from y is mu-GDP for the replacement of one user, with
 
         mu = Delta C.sensitivity(M0) / std                                                  (ideal noise, grid = 0),
 
     also if elements are chosen after seeing earlier releases, because C is lower triangular (Denisov et al. 2022). With
-    grid > 0 released numbers are multiples of the grid; the accountant adds the rounding to the sensitivity. Each
-    number is noised once and never again. The state holds raw sums: publish prefixes, never states.
-
-    The caller clips: this class does not know the domain, and relies on `sensitivity`. The price takes C x as computed
-    exactly; sums are pairs of floats (`numeric.exact_sums`), so that it is within some parts in 2^100.
+    grid > 0 the accountant adds the rounding to the sensitivity. The state holds raw sums: publish prefixes, never
+    states. The caller clips: this class relies on `sensitivity`. Sums are pairs of floats (`numeric.exact_sums`),
+    because the price takes C x as computed exactly.
 
     Parameters
     ----------
@@ -202,7 +195,6 @@ class ContinualGaussian:
         M0, the number of different elements that one user can change.
     grid
         None: a `fine_grid`, which raises mu by less than 1 part in 10^4. 0.0: ideal noise, for a fast source only.
-        Rounding moves each released number by at most grid / 2 and is not in `prefix_variance`.
     """
 
     factorisation: Factorisation
@@ -214,8 +206,7 @@ class ContinualGaussian:
 
     def __post_init__(self) -> None:
         if not isinstance(self.factorisation, BLT | BinaryTree):
-            allowed = "a BLT or BinaryTree: others have no stream of bounded memory"
-            raise InvalidArgument("factorisation", self.factorisation, allowed)
+            raise InvalidArgument("factorisation", self.factorisation, "a BLT or a BinaryTree")
         validation.set_validated(self, validation.positive, "std", "sensitivity")
         validation.set_validated(self, validation.integer, "dim", "participations")
         if self.grid is not None:
@@ -225,7 +216,7 @@ class ContinualGaussian:
 
     @cached_property
     def spacing(self) -> float:
-        """The grid in use: the given one, or the default for this noise; 0 is the ideal without a grid."""
+        """The grid in use; 0 is the ideal without a grid."""
         if self.grid is not None:
             return self.grid
         change = self.participations * self.sensitivity * self.factorisation.sensitivity()
@@ -263,7 +254,7 @@ class ContinualGaussian:
         """Take the next element, (*R, dim); return the next state and the noisy prefix sum, (*R, dim).
 
         The given state is not changed. Stepping twice from one state would release the same data twice, with fresh
-        noise. If you restart a stream, return the stored release instead, as the ledger does.
+        noise.
 
         Parameters
         ----------
@@ -271,24 +262,23 @@ class ContinualGaussian:
             The element, and what it has beyond its float if it is an exact sum.
         """
         if state.step >= self.factorisation.horizon:
-            allowed = f"at most the horizon {self.factorisation.horizon}: the noise is priced for no more steps"
-            raise InvalidArgument("step", state.step + 1, allowed)
+            allowed, hint = f"at most the horizon {self.factorisation.horizon}", "The noise is priced for no more steps"
+            raise InvalidArgument("step", state.step + 1, allowed, hint)
         element = read_protected_values(value).copy()  # (*R, dim)
         if element.shape != state.total.shape:
-            raise InvalidStatistic("value", element, f"shape {state.total.shape}")
+            raise InvalidStatistic("value", element, f"an array of shape {state.total.shape}")
         pair = element, np.broadcast_to(read_protected_values(rest), element.shape).copy()
         following = self._advance(state, pair, partial(self._release, check_noise_source(source)))
         return following, following.total.copy()
 
     def _release(self, source: NoiseSource, exact: exact_sums.Pair) -> NDArray[np.float64]:
         """Return exact numbers plus noise, on the nearest grid point with a secure source."""
-        centre = (
-            exact_sums.find_nearest_grid_point(exact, self.spacing) if source.secure and self.spacing > 0 else exact[0]
-        )
+        on_grid = source.secure and self.spacing > 0
+        centre = exact_sums.find_nearest_grid_point(exact, self.spacing) if on_grid else exact[0]
         return source.gaussian(centre, std=self.std, grid=self.spacing)
 
     def prefix_noise(self, source: NoiseSource, replicates: tuple[int, ...] = ()) -> Iterator[NDArray[np.float64]]:
-        """Yield the noise of the prefix sums, step by step: prefix = exact sum + this, distributed as by `step`.
+        """Yield the noise of the prefix sums, step by step, distributed as by `step`.
 
         For simulation with a fast source, which ignores the grid; a secure source is refused.
         """

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bandanna import validation
-from bandanna.device.domain import Ball, Domain
+from bandanna.device.domain import Ball, Domain, read_numeric_array
 from bandanna.device.noise import NoiseSource, check_noise_parameter, check_noise_source, read_protected_values
 from bandanna.device.randomizers import (
     CAP_STEPS,
@@ -19,21 +21,74 @@ from bandanna.device.randomizers import (
     normalize_messages,
     probability_of_one,
 )
-from bandanna.errors import InvalidArgument, InvalidBudget, InvalidStatistic, ValueSummary
-from bandanna.mechanisms.base import Mechanism
+from bandanna.errors import InvalidArgument, InvalidBudget, InvalidStatistic, UnknownEvent, ValueSummary
 from bandanna.numeric import exact_sums
-from bandanna.privacy import spherical_cap
+from bandanna.privacy import prices
+from bandanna.privacy.calibration import best_cap
 from bandanna.privacy.events import (
     BinomialEvent,
     CapEvent,
     DiscreteGaussianEvent,
     DiscreteLaplaceEvent,
+    Event,
     GaussianEvent,
     LaplaceEvent,
 )
 from bandanna.privacy.prices import fine_grid
-from bandanna.privacy.spherical_cap import best_cap
 from bandanna.types import Floats
+
+# The interface
+
+
+_Number = TypeVar("_Number", np.float64, np.int64)
+
+_ROOM = 2**62  # integers below this take any noise that we add without leaving int64
+
+
+class Mechanism(ABC):
+    """Adds noise to a vector once, and states what that release is.
+
+    `release` takes (..., dim) and returns the same shape, with fresh noise in every entry: leading axes are replicates,
+    and each replicate is one event. A mechanism with a malformed event cannot be built.
+    """
+
+    dim: int
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.event, Event):  # stating the event checks every parameter
+            raise UnknownEvent(f"{type(self).__name__}.event must be an Event: there is no noise without a price")
+
+    @property
+    @abstractmethod
+    def event(self) -> Event:
+        """What one release is, for the accountant."""
+
+    @property
+    @abstractmethod
+    def variance(self) -> float:
+        """Variance of the noise per coordinate."""
+
+    @abstractmethod
+    def release(self, value: ArrayLike, source: NoiseSource) -> NDArray[Any]:
+        """Return the value, (..., dim), plus fresh noise from the source."""
+
+    def reals(self, value: ArrayLike) -> NDArray[np.float64]:
+        """Return the value as finite floats of shape (..., dim); refuse other values."""
+        return self._shaped(read_protected_values(value))
+
+    def integers(self, value: ArrayLike) -> NDArray[np.int64]:
+        """Return the value as 64-bit integers of shape (..., dim); refuse other values."""
+        array = read_numeric_array("value", value, "64-bit integers: round before the release", kinds="iu")
+        if array.size and (array.max() >= _ROOM or array.min() <= -_ROOM):
+            given = ValueSummary("an entry of size 2^62 or more")
+            raise InvalidStatistic("value", given, "integers below 2^62 in size")
+        return self._shaped(array.astype(np.int64, copy=False))
+
+    def _shaped(self, array: NDArray[_Number]) -> NDArray[_Number]:
+        if array.ndim == 0 or array.shape[-1] != self.dim:
+            raise InvalidStatistic("value", array, f"an array of shape (..., {self.dim})")
+        return array
+
 
 # Gaussian noise
 
@@ -46,8 +101,8 @@ class GaussianMechanism(Mechanism):
         release = x + N(0, std^2 I)                                                         (fast source)
 
     Privacy: mu = sensitivity / std in Gaussian DP for the ideal (grid = 0). On a grid neighbours differ by at most
-    sensitivity + grid sqrt(dim) after rounding; the event charges this, so the guarantee covers both sources' laws.
-    Reference: Balle and Wang 2018 (exact profile); Canonne, Kamath and Steinke 2020 (discrete Gaussian).
+    sensitivity + grid sqrt(dim) after rounding; the event charges this for both sources. References: Balle and Wang
+    2018 (exact profile); Canonne, Kamath and Steinke 2020 (discrete Gaussian).
 
     Parameters
     ----------
@@ -75,7 +130,7 @@ class GaussianMechanism(Mechanism):
 
     @cached_property
     def step(self) -> float:
-        """The grid in use: the given one, or the default for this noise; 0 is the ideal without a grid."""
+        """The grid in use; 0 is the ideal without a grid."""
         return fine_grid(self.std, self.sensitivity, self.dim) if self.grid is None else self.grid
 
     @cached_property
@@ -85,10 +140,7 @@ class GaussianMechanism(Mechanism):
 
     @property
     def variance(self) -> float:
-        """std^2, also for the discrete Gaussian: to 1 part in 10^6 at grid = std and exactly below grid = std / 2.
-
-        Rounding to the grid moves the mean by at most grid / 2 and is not noise.
-        """
+        """std^2, also for the discrete Gaussian: to 1 part in 10^6 at grid = std, exactly below grid = std / 2."""
         return self.std**2
 
     def release(self, value: ArrayLike, source: NoiseSource, *, rest: ArrayLike = 0.0) -> NDArray[np.float64]:
@@ -183,7 +235,7 @@ class LaplaceMechanism(Mechanism):
 
     @property
     def step(self) -> float:
-        """The grid in use: the given one, or the default for this noise; 0 is the ideal without a grid."""
+        """The grid in use; 0 is the ideal without a grid."""
         return fine_grid(self.scale, self.sensitivity, self.dim**2) if self.grid is None else self.grid
 
     @cached_property
@@ -193,10 +245,7 @@ class LaplaceMechanism(Mechanism):
 
     @property
     def variance(self) -> float:
-        """2 scale^2, the fast source's; the secure source's is below it by less than (grid / scale)^2 / 12 of it.
-
-        Rounding to the grid moves the mean by at most grid / 2 and is not noise.
-        """
+        """2 scale^2; on a grid it is less by below (grid / scale)^2 / 12 of it."""
         return 2 * self.scale**2
 
     def release(self, value: ArrayLike, source: NoiseSource) -> NDArray[np.float64]:
@@ -253,10 +302,9 @@ class BinomialMechanism(Mechanism):
 
         release = x + Z,   Z_k ~ Bin(trials, probability) independent
 
-    Privacy: with F(j) = P(Z_k < j), z_j = Phi^-1(F(j)) and mu_1 the largest step of z inside |z| <= zmax, the release
-    is dominated by a Gaussian pair of mu_1 ||v||_2 up to a tail, v the change of the total; the accountant bounds
-    ||v||_2 from `shift`, `dim` and `rounded`. It is not the price of a Gaussian of equal variance. Reference: Theorem A
-    in bandanna.privacy.prices (price); Cheu, Joseph, Mao and Peng 2021 (protocol).
+    Privacy: the release is dominated by a Gaussian pair of mu_1 ||v||_2 up to a tail, v the change of the total
+    (Theorem A, `privacy.prices`). It is not the price of a Gaussian of equal variance. Protocol: Cheu, Joseph, Mao and
+    Peng 2021.
 
     Parameters
     ----------
@@ -311,8 +359,8 @@ class BinomialMechanism(Mechanism):
 # Randomized response
 
 
-_STEP = 2.0**-53  # of a uniform number
-LEAST = 1e-12  # an epsilon of many steps
+_STEP = 2.0**-53  # the step of a uniform number
+LEAST = 1e-12  # epsilon: many steps of the coin
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -321,12 +369,11 @@ class RandomizedResponse(Mechanism):
 
         P(bit = 1 | x) = (1 - q) + (2q - 1) x,   q = e^epsilon / (1 + e^epsilon),   E[(bit - (1 - q)) / (2q - 1)] = x
 
-    One coin rounds a number between 0 and 1 to a bit (unbiased) and randomizes the bit. A coin has 53 binary places: 1
-    - q is rounded up to them, so that every bit can lie, however large epsilon is.
+    One coin of 53 binary places rounds a number between 0 and 1 to a bit (unbiased) and randomizes the bit; 1 - q is
+    rounded up to these places.
 
     Privacy: pure epsilon for each number, dim epsilon for all `dim` of a user. The answer to a bit is "x + Z >= 1" with
-    Z two-sided geometric, P(Z >= 0) = q. The event is that release, because the answer is a function of it. Reference:
-    Warner 1965.
+    Z two-sided geometric, P(Z >= 0) = q, so the event is that release. Reference: Warner 1965.
     """
 
     epsilon: float
@@ -335,8 +382,7 @@ class RandomizedResponse(Mechanism):
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", validation.epsilon(self.epsilon))
         if not LEAST <= self.epsilon < math.inf:
-            allowed = f"a finite number >= {LEAST}: a coin of 53 binary places"
-            raise InvalidBudget("epsilon", self.epsilon, allowed)
+            raise InvalidBudget("epsilon", self.epsilon, f"a finite number >= {LEAST}")
         validation.set_validated(self, validation.integer, "dim")
         super().__post_init__()
 
@@ -353,7 +399,7 @@ class RandomizedResponse(Mechanism):
 
     @cached_property
     def event(self) -> DiscreteLaplaceEvent:
-        """Bits with two-sided geometric noise, of which answers are functions; neighbours may differ in all `dim`."""
+        """Bits with two-sided geometric noise, of which answers are functions."""
         loss = 2 * math.atanh(self.truth) * (1 + 1e-15)  # log(q / (1 - q)) <= epsilon
         scale = max(math.nextafter(1 / self.epsilon, math.inf), 1 / loss)  # so that 1 / scale is never above epsilon
         return DiscreteLaplaceEvent(scale=scale, shift=float(self.dim), dim=self.dim)
@@ -371,9 +417,8 @@ class RandomizedResponse(Mechanism):
         """Draw bits for numbers in [0, 1], (..., dim) -> (..., dim)."""
         x = self.reals(value)
         if x.size and not (x.min() >= 0.0 and x.max() <= 1.0):
-            raise InvalidStatistic(
-                "value", ValueSummary("a number outside of [0, 1]"), "numbers in [0, 1]: clip before the release"
-            )
+            hint = "Clip before the release"
+            raise InvalidStatistic("value", ValueSummary("a number outside of [0, 1]"), "numbers in [0, 1]", hint)
         return draw_randomized_bits(x, self.lie, check_noise_source(source)).astype(float)
 
     def decode(self, ones: Floats, answers: int | Floats = 1) -> Floats:
@@ -391,13 +436,11 @@ class PrivUnit(Mechanism):
         u0 = +-w/|w|, E u0 = w;     u uniform in the cap <u, u0> >= cosine with probability p, else outside of it
         E u = m u0,     E|u/m - w|^2 = 1/m^2 - |w|^2
 
-    p follows from `chance` and `candidates` (`spherical_cap.probability_inside`): a device draws N candidates, whatever
-    its data, and sends the first on the wanted side (`CapRandomizer`). Candidates are Gaussian vectors in whole steps:
-    the mean is right to the share by which steps change the cap, some parts in 10^6 (`bound_cap_mass`).
+    A device draws N candidates, whatever its data, and sends the first on the wanted side (`CapRandomizer`); p follows
+    from `chance` and `candidates`. Candidates are Gaussian vectors in whole steps.
 
     Privacy: pure, p (1-q) / ((1-p) q) <= e^epsilon for a cap of mass q; steps are in the price (proofs.md D).
-    References: Bhowmick, Duchi, Freudiger, Kapoor and Rogers 2018; Asi, Feldman and Talwar 2022 (the best cosine and p,
-    and optimality). Ours: candidates of integers, a fixed number of them, and their price.
+    References: Bhowmick, Duchi, Freudiger, Kapoor and Rogers 2018; Asi, Feldman and Talwar 2022.
     """
 
     cosine: float
@@ -412,8 +455,8 @@ class PrivUnit(Mechanism):
             object.__setattr__(self, name, getattr(self.event, name))
         if not self.lean > 0:
             given = (self.cosine, self.chance, self.candidates)
-            allowed = "a cap that is hit, two candidates or more, and a chance that favours it: messages must lean"
-            raise InvalidArgument("cosine, chance, candidates", given, allowed)
+            allowed = "a cap that is hit, a chance that favours it, and two candidates or more"
+            raise InvalidArgument("cosine, chance and candidates", given, allowed)
 
     @classmethod
     def calibrate(cls, *, dim: int, epsilon: float) -> PrivUnit:
@@ -431,7 +474,7 @@ class PrivUnit(Mechanism):
     @cached_property
     def lean(self) -> float:
         """m = E<u, u0>."""
-        return spherical_cap.mean_cosine(self.event)
+        return prices.mean_cosine(self.event)
 
     @property
     def variance(self) -> float:
@@ -440,8 +483,8 @@ class PrivUnit(Mechanism):
 
     @property
     def most_variance(self) -> float:
-        """E<u, u0>^2 / m^2, a bound in every direction, reached along w for |w| -> 0, where u0 is +-w/|w|."""
-        return spherical_cap.mean_squared_cosine(self.event) / self.lean**2
+        """E<u, u0>^2 / m^2, a bound on the variance in every direction."""
+        return prices.mean_squared_cosine(self.event) / self.lean**2
 
     def device(self, domain: Domain) -> CapRandomizer:
         """Return the randomizer of statistics in the ball around a domain."""
@@ -453,9 +496,8 @@ class PrivUnit(Mechanism):
         """Draw estimates of vectors of the unit ball, (..., dim) -> (..., dim)."""
         inside = self.reals(value)
         if inside.size and not np.max(np.sum(inside * inside, axis=-1)) <= 1 + 1e-9:
-            raise InvalidStatistic(
-                "value", ValueSummary("a vector longer than 1"), "vectors of the unit ball: clip before"
-            )
+            hint = "Clip before the release"
+            raise InvalidStatistic("value", ValueSummary("a vector longer than 1"), "vectors of the unit ball", hint)
         device = self.device(Ball(dim=self.dim))
         sent = device.encode(inside.reshape(*inside.shape[:-1], 1, self.dim), check_noise_source(source))
         return np.asarray(normalize_messages(sent[..., 0, :]) / self.lean)

@@ -1,8 +1,8 @@
-"""Finds compiled kernels: loops for rounds that depend on the last one, compiled by Numba if it is installed (`fast`).
+"""Compiled kernels: loops for rounds that depend on the last one, compiled by Numba if it is installed (`fast`).
 
-A kernel is a plain function of arrays, beside the NumPy code that it accelerates and that stays the reference: random
-draws go in, actions come out. Streams, tallies and rare cases (a matrix to be repaired, features to be clipped) stay in
-Python. Without Numba, or with BANDANNA_KERNELS=off, only time is lost.
+A kernel is a plain function of arrays: random draws go in, actions come out. The NumPy code stays the reference and
+handles rare cases (a matrix to be repaired, features to be clipped). Without Numba, or with BANDANNA_KERNELS=off, only
+time is lost.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class OptimismTables:
 
 SWITCH = "BANDANNA_KERNELS"  # an environment variable
 SMALL = 24  # dimensions; larger matrices are BLAS's
-BREAK_EVEN = 3000  # rounds of a run, whatever the number of seeds: so that a seed is the same run in any company
+BREAK_EVEN = 3000  # rounds of a run, whatever the number of seeds: a seed's run does not depend on the others
 
 
 def find_kernel(name: str, *, rounds: int = BREAK_EVEN, module: str = "") -> Callable[..., Any] | None:

@@ -1,11 +1,10 @@
-"""Sums of floats that do not depend on their order, and run-length lists of batch sizes.
+"""Sums of floats that do not depend on their order, run-length lists of batch sizes, and sums of blocks of a tree.
 
-Adding n floats one by one leaves an error that grows like n^2, and neighbours' errors need not agree: one replaced user
-can then move the computed sum by more than the domain allows (Casacuberta, Shoemate, Vadhan and Wagaman 2022). Even the
-nearest float to an exact sum moves by too much where floats are coarser than the grid of the noise. So a sum is a pair
-of floats, `high` and the `rest`, together about 106 bits. Operations on pairs are exact or wrong by some parts in
-2^100, and integer noise is added to the grid point nearest to the pair (`find_nearest_grid_point`). References: Knuth's
-two-sum, Dekker's and Veltkamp's two-product.
+Adding n floats one by one leaves an error that grows like n^2, and one replaced user can then move the computed sum by
+more than the domain allows (Casacuberta, Shoemate, Vadhan and Wagaman 2022). So a sum is a pair of floats, `high` and
+the `rest`, together about 106 bits. Operations on pairs are exact or wrong by some parts in 2^100, and integer noise is
+added to the grid point nearest to the pair (`find_nearest_grid_point`). References: Knuth's two-sum, Dekker's and
+Veltkamp's two-product.
 """
 
 from __future__ import annotations
@@ -13,11 +12,12 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate, chain, groupby, repeat
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,8 +42,7 @@ _NEAR = 2.0**-40  # of a half: closer than this, the side is decided by exact fr
 def exact_sum(values: Floats, bound: float) -> Pair:
     """Sum values in [-bound, bound] over users, (..., users, dim) -> a pair of (..., dim).
 
-    Each value is first cut at 2^-62 of the bound, by itself, then integers are added. The pair is their exact sum, so a
-    user's replacement moves the sum exactly as far as the user's own value.
+    Each value is first cut at 2^-62 of the bound, then integers are added, so the pair is their exact sum.
     """
     whole, small = _split_units(values, bound)
     return _pair(np.sum(whole, axis=-2), np.sum(small, axis=-2), finest_step(bound))
@@ -107,17 +106,16 @@ def find_nearest_grid_point(total: Pair, grid: float) -> Floats:
     """Return the float of the grid point nearest to a pair; divided by the grid and rounded, it is the exact steps."""
     counts = count_grid_steps(*total, grid)
     if (np.abs(counts) > LARGEST_SUM).any():
-        allowed = f"sums of at most 2^51 grid steps, grid = {grid!r}: fewer users, or more noise"
-        raise InvalidStatistic("value", ValueSummary("a sum of more than 2^51 grid steps"), allowed)
+        allowed, hint = f"a sum of at most 2^51 steps of the grid {grid!r}", "Take fewer users, or more noise"
+        raise InvalidStatistic("value", ValueSummary("a larger sum"), allowed, hint)
     return np.asarray(counts * grid)
 
 
 def count_grid_steps(high: Floats, rest: Floats, grid: float) -> Ints:
     """Return the multiple of the grid nearest to high + rest, in steps; exact, ties to even (0.5 and 1.5: 0 and 2)."""
     if (np.abs(high) / 2.0**62 >= grid).any():
-        raise InvalidStatistic(
-            "value", ValueSummary("an entry of 2^62 grid steps or more"), f"entries below 2^62 grid, grid = {grid!r}"
-        )
+        allowed = f"entries below 2^62 steps of the grid {grid!r}"
+        raise InvalidStatistic("value", ValueSummary("an entry of 2^62 grid steps or more"), allowed)
     mantissa, exponent = math.frexp(grid)  # in units of 2^exponent nothing leaves the floats
     high, rest = np.ldexp(high, -exponent), np.ldexp(rest, -exponent)
     first = np.rint(high / mantissa)
@@ -132,7 +130,6 @@ def count_grid_steps(high: Floats, rest: Floats, grid: float) -> Ints:
 
 
 def _split_float(a: Floats) -> Pair:
-    """Return the upper and the lower half of a float's digits."""
     wide = _SPLIT * a
     upper = wide - (wide - a)
     return upper, np.asarray(a - upper)
@@ -144,10 +141,7 @@ def _split_float(a: Floats) -> Pair:
 @stored_as("Sizes")
 @dataclass(frozen=True)
 class RunLengthSizes:
-    """The sizes of batches 0, 1, ..., as `runs` of (size, how often); `len`, `[number]` and iteration as of a tuple.
-
-    A million equal batches take the memory of one.
-    """
+    """The sizes of batches 0, 1, ..., as `runs` of (size, how often); `len`, `[number]` and iteration as of a tuple."""
 
     runs: tuple[tuple[int, int], ...] = ()
 
@@ -209,3 +203,67 @@ def assigned_arms(places: Ints, *, arms: Ints, plays: Ints, in_turn: bool) -> In
         return np.asarray(arms[places % len(arms)])
     turn = np.concatenate([np.arange(n) for n in plays])  # the first play of every arm, then the second ...
     return np.asarray(np.repeat(arms, plays)[np.argsort(turn, kind="stable")][places])
+
+
+# Sums of blocks of a tree over a sequence of steps
+
+
+_PAIRWISE = 8  # parts of a block: NumPy's sums are pairwise from here on
+Numbers = TypeVar("Numbers", NDArray[np.float64], NDArray[np.int64])
+
+
+def average_blocks(own: Sequence[Floats], degrees: Sequence[int], weights: Sequence[float]) -> list[Floats]:
+    """Estimate the blocks bottom-up: a weight on the own release, the rest on the sum of the parts' estimates.
+
+    own: for each level (..., N_j, dim); degrees d_2, ..., d_k; weights for each level, 1 on the lowest.
+    """
+    estimates = [own[0]]
+    for release, degree, weight in zip(own[1:], degrees, weights[1:], strict=True):
+        if weight == 1.0:
+            estimates.append(release)
+            continue
+        combined = sum_parts(estimates[-1], release.shape[-2], degree)
+        combined *= 1 - weight
+        combined += weight * release
+        estimates.append(combined)
+    return estimates
+
+
+def sum_parts(parts: Numbers, count: int, degree: int) -> Numbers:
+    """Sum `count` groups of `degree` blocks: (..., N_j, dim) -> (..., count, dim)."""
+    whole = parts[..., : count * degree, :]
+    if degree < _PAIRWISE:  # NumPy's sums over few numbers are slower, and the same to the last bit
+        summed = whole[..., ::degree, :].copy()
+        for place in range(1, degree):
+            summed += whole[..., place::degree, :]
+        return summed
+    return np.asarray(np.sum(whole.reshape(*parts.shape[:-2], count, degree, parts.shape[-1]), axis=-2))
+
+
+def compute_prefixes(blocks: Sequence[Floats], degrees: Sequence[int]) -> Floats:
+    """Return, after every lowest block, the sum of the maximal complete blocks: blocks by level -> (..., N_1, dim)."""
+    top = blocks[-1]
+    total = np.zeros((*top.shape[:-2], top.shape[-2] + 1, top.shape[-1]))  # after 0, 1, ... blocks of the top level
+    np.cumsum(top, axis=-2, out=total[..., 1:, :])
+    for level, degree in zip(reversed(blocks[:-1]), reversed(degrees), strict=True):
+        total = _extend_prefixes(total, level, degree)
+    return np.asarray(total[..., 1:, :])
+
+
+def _extend_prefixes(total: Floats, blocks: Floats, degree: int) -> Floats:
+    """Return, after 0, 1, ... blocks of a level, the total of their parents plus the blocks in the open parent."""
+    *shape, count, dim = blocks.shape
+    parents = count // degree
+    after = np.empty((*shape, count + 1, dim))
+    after[..., ::degree, :] = begun = total[..., : parents + 1, :]
+    if degree >= _PAIRWISE:
+        whole = parents * degree
+        inside = np.cumsum(blocks[..., :whole, :].reshape(*shape, parents, degree, dim), axis=-2)[..., :-1, :]
+        here = after[..., :whole, :].reshape(*shape, parents, degree, dim)[..., 1:, :]
+        np.add(begun[..., :-1, None, :], inside, out=here)
+        after[..., whole + 1 :, :] = begun[..., -1:, :] + np.cumsum(blocks[..., whole:, :], axis=-2)
+        return after
+    for place in range(1, degree):
+        more, here = blocks[..., place - 1 :: degree, :], after[..., place::degree, :]
+        begun = np.add(begun[..., : more.shape[-2], :], more, out=here)
+    return after

@@ -26,10 +26,8 @@ STAMP = (_FOUND.st_mtime, _FOUND.st_size)
 def jit(function: Function) -> Function:
     """Compile a function at its first call, and keep the machine code beside the source or in the user's cache.
 
-    Sums are not reordered and products not fused: an arm has the same index wherever it stands among the others.
-    Division by zero gives infinity, as in NumPy: checking every divisor would take longer than dividing. No array is
-    assigned to a slice of another one: Numba would compile messages about shapes with it, which take seconds
-    (`copy_into`).
+    Sums are not reordered and products not fused. Division by zero gives infinity, as in NumPy. No array is assigned to
+    a slice of another one, because Numba would compile messages about shapes with it (`copy_into`).
     """
     return cast(Function, _compile(function))
 
@@ -56,7 +54,7 @@ def _compile(function: Callable[..., object], **flags: Any) -> Any:
 
 @jit_internal
 def copy_into(numbers: Floats, out: Floats) -> None:
-    """Copy numbers to `out`, (n,). Numba takes longer to compile the shape errors of out[:] = numbers."""
+    """Copy numbers to `out`, (n,); faster to compile than out[:] = numbers."""
     for i in range(len(out)):
         out[i] = numbers[i]
 
@@ -83,10 +81,7 @@ def compute_scores(x: Floats, theta: Floats, out: Floats) -> None:
 
 @jit_internal
 def compute_squared_norms(x: Floats, inverse: Floats, across: Floats, out: Floats) -> None:
-    """Compute |x|^2_{V^{-1}} of arms in columns (d, K), (K,); `across` has room for as many numbers.
-
-    Two terms in one pass over the arms, each added in its order.
-    """
+    """Compute |x|^2_{V^{-1}} of arms in columns (d, K), (K,); `across` has room for as many numbers."""
     d, n_arms = x.shape
     out[:] = 0.0
     for i in range(d):
@@ -185,14 +180,11 @@ def estimate_from_exact_sums(
     theta: Floats,
     inverse: Floats,
 ) -> None:
-    """Compute theta and P^{-1} of an `OptimismTables` from exact sums and A^{-1}.
+    """Compute theta and P^{-1} of an `OptimismTables` from exact sums and A^{-1}, with one inverse a round.
 
-    With A = G + lambda I, lambda = weight, or floor / scale, P = A if scale is 0; else G (s^2 A)^{-1} G = (G - lambda I
-    + lambda^2 A^{-1}) / s^2, so that with M = s^2 P
+    With A = G + lambda I, lambda = weight, or floor / scale, P = A if scale is 0; else, with M = s^2 P,
 
-        M = G + lambda^2 A^{-1} + (s^2 weight - lambda) I,  theta = M^{-1} (v - lambda A^{-1} v),  P^{-1} = s^2 M^{-1}:
-
-    one inverse a round, since the weight moves.
+        M = G + lambda^2 A^{-1} + (s^2 weight - lambda) I,  theta = M^{-1} (v - lambda A^{-1} v),  P^{-1} = s^2 M^{-1}.
     """
     d = len(theta)
     multiply_vector(known, total[:d], theta)
@@ -283,8 +275,8 @@ def estimate_from_released_sums(
 def _gain(scale: float, floor: float, system: Floats, over: Floats, vector: Floats, gram: Floats) -> bool:
     """Replace v by G R^{-1} v and G by G R^{-1} G, above the diagonal; return False if R is not positive definite.
 
-    With R = L D L^T, elimination makes [D L^T, W, w] of [R, G, v], W = L^{-1} G, w = L^{-1} v. Then these are sum_k W_k
-    w_k / D_k and sum_k W_k W_k^T / D_k: without an inverse, and symmetric. `over`: room for 1 / D.
+    With R = L D L^T, elimination makes [D L^T, W, w] of [R, G, v], W = L^{-1} G, w = L^{-1} v, so that these are sum_k
+    W_k w_k / D_k and sum_k W_k W_k^T / D_k. `over`: room for 1 / D.
     """
     d = len(vector)
     for i in range(d):
@@ -318,7 +310,7 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 @jit
 def find_largest(values: Floats) -> float:
-    """Return the largest value, of eight at a time: one after the other would wait for each comparison."""
+    """Return the largest value, of eight at a time, so that comparisons need not wait for each other."""
     n, p = len(values), values[0]
     p0 = p1 = p2 = p3 = p4 = p5 = p6 = p7 = p
     for k in range(7, n, 8):
@@ -336,8 +328,7 @@ def find_largest(values: Floats) -> float:
 def count_tied_arms(index: Floats) -> tuple[int, int]:
     """Return how many arms are tied, and the first of them, as `linalg.find_best_arms`.
 
-    Rounding keeps the order, so the largest in single precision is the largest, rounded. A row with a number beyond
-    single precision is divided by a power of two first, in place.
+    A row with a number beyond single precision is divided by a power of two first, in place.
     """
     n, beyond = len(index), 0
     for k in range(n):
@@ -398,7 +389,7 @@ def optimist(
     floors: Floats,
     weights: Floats,
     radii: Floats,
-    told: Floats,  # (2,): what is reported of rewards 0 and 1
+    reported: Floats,  # (2,): what is reported of rewards 0 and 1
     by_coins: bool,  # whether coins decide about ties
     place: Ints,  # (3,): seed and round to go on with, and whether theta and inverse are given; changed
     theta: Floats,  # (d,)
@@ -412,9 +403,8 @@ def optimist(
 
     Returns DONE, or INDEFINITE or OUTSIDE: the matrix, or an arm of the round at `place`, has to be repaired first. The
     NumPy code is `Confidence.estimate` or `Ellipsoid.estimate`, `compute_optimistic_scores`, `linalg.find_best_arms`
-    and `LinearReport.pack`; estimates and indices differ by some units in the last place. Without noise, with A = G +
-    lambda I, lambda = weight, or floor / scale, A^{-1} follows by rank-one updates and P by A^{-1}
-    (`estimate_from_exact_sums`).
+    and `LinearReport.pack`; estimates and indices differ by some units in the last place. Without noise, A^{-1} follows
+    by rank-one updates and P by A^{-1} (`estimate_from_exact_sums`).
     """
     seeds, blocks, n_arms, d = arms.shape
     fresh, exact, pairs = blocks > 1 or end - begin == 1, noise.size == 0, d * (d + 1) // 2
@@ -427,7 +417,7 @@ def optimist(
     system = np.empty((d, 2 * d + 1))
     for s in range(place[0], seeds):
         start = place[1] if s == place[0] else begin
-        sums, seen = total[s], released[s]
+        sums, noisy = total[s], released[s]
         if exact:
             initialize_inverse(sums, floors[begin] / scale if scale > 0 else weights[begin], known, column)
         for t in range(start, end):
@@ -445,7 +435,7 @@ def optimist(
             elif place[2] == 1:
                 place[2] = 0
             elif not estimate_from_released_sums(
-                seen, scale, floors[t], weights[t], system, own, column, theta, inverse
+                noisy, scale, floors[t], weights[t], system, own, column, theta, inverse
             ):
                 place[0], place[1] = s, t
                 return INDEFINITE
@@ -463,12 +453,12 @@ def optimist(
             mean = worth[arm]
             reward = 1.0 if uniforms[s, t] < mean else 0.0
             actions[s, t], rewards[s, t], losses[s, t] = arm, reward, best - mean
-            _add_report(x[:, arm], told[0] + (told[1] - told[0]) * reward, own, sums)
+            _add_report(x[:, arm], reported[0] + (reported[1] - reported[0]) * reward, own, sums)
             if exact:
                 update_rank_one(known, own, column)
             else:
                 for i in range(len(sums)):
-                    seen[i] = sums[i] + noise[s, t, i]
+                    noisy[i] = sums[i] + noise[s, t, i]
     return DONE
 
 

@@ -29,9 +29,8 @@ def inner(a: Floats, b: Floats) -> Floats:
 def positive_inverse(matrices: Floats, floor: float) -> tuple[Floats, NDArray[np.int64]]:
     """Invert symmetric matrices, (*R, d, d); those not positive definite are shifted by a multiple of I first.
 
-    A shifted matrix has no eigenvalue below `floor` > 0; the second result counts shifts, (*R). Gauss-Jordan sweeps run
-    on all matrices at once: the pivots are those of the Cholesky factorisation, all positive iff the matrix is
-    definite. A matrix has the same inverse whatever matrices are beside it. LAPACK inverts large ones one by one.
+    A shifted matrix has no eigenvalue below `floor` > 0; the second result counts shifts, (*R). A matrix has the same
+    inverse whatever matrices are beside it. LAPACK inverts large ones one by one.
     """
     shape, d = matrices.shape, matrices.shape[-1]
     flat = matrices.reshape(-1, d, d)
@@ -52,7 +51,7 @@ def positive_inverse(matrices: Floats, floor: float) -> tuple[Floats, NDArray[np
 
 @np.errstate(all="ignore")  # indefinite matrices are dealt with by the caller
 def _sweep(a: Floats) -> tuple[Floats, Floats]:
-    """Sweep every pivot, in place: (d, d, R) -> inverses (d, d, R), pivots (d, R)."""
+    """Sweep every pivot (Gauss-Jordan), in place: (d, d, R) -> inverses (d, d, R), pivots (d, R)."""
     pivots, product = np.empty(a.shape[1:]), np.empty(a.shape)
     for k, pivot in enumerate(pivots):
         pivot[:] = a[k, k]
@@ -126,8 +125,7 @@ def find_best_arms_single(single: NDArray[np.float32]) -> tuple[int, NDArray[np.
 def round_to_single(index: Floats) -> NDArray[np.float32]:
     """Round indices to single precision, about seven digits.
 
-    A row with a number beyond single precision is divided by a power of two of its own. Every row is rounded by itself,
-    whatever rows are beside it.
+    A row with a number beyond single precision is divided by a power of two of its own.
     """
     if 0 < index.size <= _FEW and index.item(index.argmin()) > -_MODERATE and index.item(index.argmax()) < _MODERATE:
         return index.astype(np.float32)  # nothing is beyond it, and to say so takes less time than to be warned

@@ -26,14 +26,13 @@ _BLOCK = 4096  # numbers drawn ahead, per seed
 class Streams:
     """Random streams of several seeds side by side; every draw has the seeds as its first axis.
 
-    Every (seed, name) has a generator of its own, derived from both. So a seed gives the same run alone, among other
-    seeds, in any order and in any process. A stream is read as one long sequence, drawn ahead in blocks: how much is
-    drawn at once changes the speed, never the numbers.
+    Every (seed, name) has a generator of its own, derived from both, so a seed gives the same run alone, among other
+    seeds, and in any process. A stream is read as one long sequence, drawn ahead in blocks of any size.
     """
 
     def __init__(self, seeds: Sequence[int]) -> None:
         if not len(seeds):
-            raise InvalidArgument("seeds", seeds, "at least one whole number")
+            raise InvalidArgument("seeds", seeds, "a list of at least one whole number")
         self.seeds = tuple(validation.integer("seed", seed, least=0, most=validation.SEED_LIMIT) for seed in seeds)
         self._generators: dict[str, list[np.random.Generator]] = {}
         self._ahead: dict[str, Floats] = {}  # (seeds, what is drawn but not yet used)
@@ -63,12 +62,12 @@ class Streams:
 
     def next_uniform(self, name: str, count: int) -> Floats:
         """Return the next uniform numbers of a stream, (seeds, count), without taking them."""
-        seen = np.empty((len(self.seeds), count))
-        for rng, row in zip(self.generators(name), seen, strict=True):
+        numbers = np.empty((len(self.seeds), count))
+        for rng, row in zip(self.generators(name), numbers, strict=True):
             state = rng.bit_generator.state
             rng.random(out=row)
             rng.bit_generator.state = state
-        return seen
+        return numbers
 
     def take_uniform(self, name: str, counts: NDArray[np.int64]) -> None:
         """Take `counts` of them, (seeds,)."""
@@ -88,22 +87,21 @@ class Streams:
         return drawn.astype(np.int64)  # exact: below 2^53
 
     def _take(self, name: str, shape: tuple[int, ...], fill: Callable[[np.random.Generator, Floats], object]) -> Floats:
-        wanted, seeds = math.prod(shape), len(self.seeds)
+        count, seeds = math.prod(shape), len(self.seeds)
         ahead = self._ahead.get(name)
         left = 0 if ahead is None else ahead.shape[1]
-        if ahead is None or left < wanted:
-            longer = np.empty((seeds, left + max(wanted - left, _BLOCK)))
+        if ahead is None or left < count:
+            longer = np.empty((seeds, left + max(count - left, _BLOCK)))
             if ahead is not None and left:
                 longer[:, :left] = ahead
             for rng, row in zip(self.generators(name), longer, strict=True):
                 fill(rng, row[left:])
             ahead = longer
-        self._ahead[name] = ahead[:, wanted:]
-        return ahead[:, :wanted].reshape(seeds, *shape)
+        self._ahead[name] = ahead[:, count:]
+        return ahead[:, :count].reshape(seeds, *shape)
 
 
 def _fill_words(rng: np.random.Generator, out: Floats) -> None:
-    """Fill `out` with raw words."""
     bits: Any = rng.bit_generator
     out.view(np.uint64)[:] = bits.random_raw(len(out))
 
@@ -120,8 +118,7 @@ _FEW = 16  # numbers that are transformed one by one: sooner than as an array
 class DeviceRandomness(ABC):
     """The random numbers of devices, each for a named purpose; the first axis is the devices, or the seeds.
 
-    They are an argument of the code that decides, never global. One user's numbers tell nothing about another's, nor
-    about any noise.
+    They are an argument of the code that decides, never global.
     """
 
     @abstractmethod
@@ -134,7 +131,7 @@ class DeviceRandomness(ABC):
 
     @abstractmethod
     def among(self, wanted: NDArray[np.bool_], name: str) -> Floats:
-        """Draw uniform numbers at the wanted places; the others are 0, and nothing is drawn for them."""
+        """Draw uniform numbers at the marked places; the others are 0, and nothing is drawn for them."""
 
     @abstractmethod
     def binomial(self, counts: Ints, chances: Floats, name: str) -> Ints:
@@ -201,18 +198,15 @@ class GeneratorRandomness(DeviceRandomness):
 
 
 class NumberedRandomness(DeviceRandomness):
-    """Randomness for tests: that of decisions `number`, `number` + 1, ... follows from the seed and the decision's
-    number.
+    """Randomness for tests that follows from the seed and the number of a decision, `number` and following.
 
-    So no state is kept, and deciding for several users at once changes nothing.
+    So deciding for several users at once changes nothing.
     """
 
     def __init__(self, seed: int, number: int) -> None:
         self._seed, self._number = seed, number
 
     def _of(self, device: int) -> GeneratorRandomness:
-        """Return the generator of one device."""
-
         def named(name: str) -> np.random.Generator:
             key = (zlib.crc32(name.encode()), self._number + device)
             return np.random.Generator(np.random.PCG64(np.random.SeedSequence(self._seed, spawn_key=key)))
@@ -321,7 +315,6 @@ def _accept_gamma(d: Floats, x: Floats, u: Floats) -> tuple[Floats, NDArray[np.b
 
 
 def _draw_where(wanted: NDArray[np.bool_], draw: Callable[[int], Floats]) -> Floats:
-    """Draw numbers at the wanted places, in order."""
     drawn = np.zeros(wanted.shape)
     drawn[wanted] = draw(int(np.count_nonzero(wanted)))
     return drawn

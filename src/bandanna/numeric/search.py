@@ -30,12 +30,11 @@ def find_greatest(meets: Callable[[float], bool], low: float, high: float, *, re
 
 
 def find_crossing(excess: Callable[[float], float], low: float, high: float, *, relative: float = 1e-12) -> float:
-    """Return the smallest x in [low, high], 0 < low, from which a decreasing function is at most 0; excess(high) must
-    be.
+    """Return the smallest x in [low, high], 0 < low, from which a decreasing function is at most 0, as at `high`.
 
     False position on log x with the Illinois rule, and a bisection wherever three steps have not halved the interval.
-    The function must be smooth. The returned x itself meets the condition and is at most a factor 1 + relative too
-    large; among such x one with few digits is preferred.
+    The function must be smooth. The returned x meets the condition and is at most a factor 1 + relative too large;
+    among such x one with few digits is preferred.
     """
     above, below, side, widths = excess(low), excess(high), 0, [math.inf] * 3
     if above <= 0:

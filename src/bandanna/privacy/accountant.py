@@ -1,4 +1,4 @@
-"""Composition of events: the epsilon and delta that a sequence of releases costs one person.
+"""Composition of events: the epsilon and delta that a sequence of releases costs one user.
 
 Every number returned is an upper bound on the truth. Unknown events are refused.
 """
@@ -16,7 +16,7 @@ from typing import Any
 from bandanna import validation
 from bandanna.errors import UnknownEvent
 from bandanna.numeric import search
-from bandanna.privacy import blanket, events, gdp, prices, shuffled_gaussian
+from bandanna.privacy import amplification, events, gdp, prices, shuffled_gaussian
 from bandanna.privacy.budgets import ZCDP, ApproxDP, Budget, PureDP, RenyiDP
 from bandanna.privacy.gdp import Price
 from bandanna.privacy.prices import (
@@ -39,13 +39,10 @@ def composed_delta(counts: Counter[events.Event], epsilon: float, tail: float) -
     """Return delta at `epsilon` of all events together, spending about `tail` of total-variation mass.
 
     For events that are not all Gaussian. Each event is replaced by a pair that dominates it; the pairs' loss
-    distributions are discretised upwards and convolved (with dp-accounting). The pairs are
-
-    * for everything with a Gaussian price mu: one Gaussian of standard deviation 1/mu, its tail beside;
-    * for Laplace noise on one real coordinate: itself; on a grid or several coordinates, and for caps: randomized
-      response of their epsilon;
-    * for shuffled Gaussians: a report among mixtures, at the local epsilon that leaves a total-variation mass within
-      the tail.
+    distributions are discretised upwards and convolved (dp-accounting). Everything with a Gaussian price mu is one
+    Gaussian of standard deviation 1/mu; Laplace noise on one real coordinate is itself; other pure events are
+    randomized response of their epsilon; shuffled Gaussians are a report among mixtures, at the local epsilon that
+    leaves a mass within the tail.
     """
     rounded = 10.0 ** math.floor(math.log10(tail))  # neighbouring epsilons share one composition
     total, spent = _compose(tuple(counts.items()), rounded)
@@ -82,7 +79,6 @@ def _compose(counts: tuple[tuple[events.Event, int], ...], tail: float) -> tuple
 
 
 def _convolve_times(distribution: Any, times: int) -> Any:
-    """Return the `times`-fold convolution."""
     return distribution if times == 1 else distribution.self_compose(times)
 
 
@@ -95,7 +91,6 @@ def _gaussian_distribution(mu: float) -> Any:
 
 @lru_cache(maxsize=16)
 def _pure_distribution(event: events.LaplaceEvent | events.DiscreteLaplaceEvent | events.CapEvent, times: int) -> Any:
-    """Return the loss distribution of `times` pure events; it is the same for all tails, so it is cached."""
     from dp_accounting.pld import common
     from dp_accounting.pld import privacy_loss_distribution as pld
 
@@ -109,7 +104,7 @@ def _pure_distribution(event: events.LaplaceEvent | events.DiscreteLaplaceEvent 
 
 
 def _shuffled_distribution(event: events.ShuffledGaussianEvent, tail: float) -> tuple[Any, float]:
-    """Return a report among mixtures at the least eps0 that leaves `tail`, and the total-variation mass beyond it."""
+    """Return a report among mixtures at the least eps0 that leaves `tail`, and the mass beyond it."""
     mu = event.sensitivity / event.std
 
     def left(local: float) -> float:
@@ -117,8 +112,8 @@ def _shuffled_distribution(event: events.ShuffledGaussianEvent, tail: float) -> 
 
     most = max(gdp.epsilon(tail / event.users, mu), _LEAST)
     local = search.find_least(lambda local: left(local) <= tail, most / 1000, most, relative=1e-6)
-    distribution = blanket.blanket_pld(users=event.users, local_epsilon=local, mu=mu, discretization=_INTERVAL)
-    return distribution, left(local) + blanket.REPORT_TAILS * event.users * event.tail
+    losses = amplification.blanket_losses(users=event.users, local_epsilon=local, mu=mu, discretization=_INTERVAL)
+    return losses.pld(), left(local) + amplification.REPORT_TAILS * event.users * event.tail
 
 
 # The accountant
@@ -142,15 +137,19 @@ _NUMERICAL = (*_PURE, events.ShuffledGaussianEvent)
 
 @dataclass(frozen=True, kw_only=True)
 class Accountant:
-    """An immutable account of events about one person.
+    """An immutable account of events about one user.
 
-    Three routes, in this order of preference:
+    The accountant prices them by one of three routes, in this order of preference:
 
     * one binomial release: exact for one integer, else Theorem A with the rounding bound for a single release (A.3);
     * everything with a Gaussian price: squares of mu and tails add (parts of one record cost less, `RecordEvent`); the
       conversion to (epsilon, delta) is exact;
-    * anything else that is known (Laplace, caps, shuffled Gaussians): numerical composition of privacy loss
-      distributions.
+    * anything else that is known (Laplace, caps, shuffled Gaussians): numerical composition of privacy losses.
+
+    Parameters
+    ----------
+    event
+        All releases so far, as one event.
     """
 
     event: events.Event = events.NothingEvent()
@@ -199,10 +198,7 @@ def _walk(event: events.Event, times: int) -> Iterator[tuple[events.Event, int]]
 
 
 def price(event: events.Event, tail: float) -> Price:
-    """Return the composed Gaussian price, spending about `tail` of total-variation mass in all.
-
-    Squares of mu add, and tails add; parts of one record cost less (`RecordEvent`).
-    """
+    """Return the composed Gaussian price, spending about `tail` of total-variation mass in all."""
     counts = count_atoms(event)
     share = tail / max(1, sum(counts.values()))
     total, parts = Price(mu=0.0), list[tuple[events.RecordEvent, float]]()
@@ -249,7 +245,7 @@ def epsilon(event: events.Event, delta_: float) -> float:
 
 
 def rho(event: events.Event) -> float:
-    """Return the zCDP price: the sum of rho, less what parts of one record save together."""
+    """Return the zCDP price: the sum of rho, less the joint saving of parts of one record."""
     own = [(atom, times * concentrated_price(atom)) for atom, times in count_atoms(event).items()]
     parts = [
         (atom, 2 * cost * compute_unrounded_share(atom, _LEAST_TAIL) ** 2)
@@ -262,13 +258,11 @@ def rho(event: events.Event) -> float:
 
 def satisfies(event: events.Event, budget: Budget) -> bool:
     """Return whether `event` is proven to keep within `budget`."""
-    if isinstance(budget, ApproxDP):
-        if math.isinf(budget.epsilon):
-            return True
-        if budget.delta == 0.0:
-            return epsilon(event, 0.0) <= budget.epsilon
+    if isinstance(budget, ApproxDP) and math.isinf(budget.epsilon):
+        return True
+    if isinstance(budget, ApproxDP) and budget.delta > 0:
         return delta_near(event, budget.epsilon, budget.delta) <= budget.delta
-    if isinstance(budget, PureDP):
+    if isinstance(budget, PureDP | ApproxDP):
         return epsilon(event, 0.0) <= budget.epsilon
     if isinstance(budget, ZCDP):
         return rho(event) <= budget.rho
@@ -283,7 +277,7 @@ def delta_near(event: events.Event, epsilon: float, target: float) -> float:
 
 
 def _unwrap_single(event: events.Event) -> events.Event:
-    """Return the one release in a composition or repetition of one. It has the same price, which is computed once."""
+    """Return the single release in a composition or repetition of one: it has the same price, so one cache entry."""
     while True:
         if isinstance(event, events.CompositionEvent) and len(event.events) == 1:
             (event,) = event.events
@@ -299,16 +293,17 @@ def _delta_near(event: events.Event, epsilon: float, target: float) -> float:
     if math.fsum(times * pure_price(atom) for atom, times in counts.items()) <= epsilon:
         return 0.0
     tail = tail_for(target, epsilon)
-    if _is_single_binomial(counts):
-        (atom,) = counts
-        assert isinstance(atom, events.BinomialEvent)
+    ((atom, times), *others) = counts.items()
+    if isinstance(atom, events.BinomialEvent) and times == 1 and not others:
         return single_binomial_delta(atom, epsilon, tail)
     if is_gaussian(counts):
         return price(event, tail).delta(epsilon)
     if (batches := _shuffled_batches(counts)) is not None:
         mixed = _mixed_delta(*batches, epsilon)
         return min(1.0, mixed, price(event, tail).delta(epsilon))  # shuffling never makes it worse
-    return min(composed_delta(counts, epsilon, tail), _without_amplification(event, counts, epsilon, tail))
+    # at large epsilon reports that nobody shuffles may beat the amplified bound
+    alone = 1.0 if any(isinstance(atom, _PURE) for atom in counts) else price(event, tail).delta(epsilon)
+    return min(composed_delta(counts, epsilon, tail), alone)
 
 
 def _shuffled_batches(counts: Counter[events.Event]) -> tuple[events.ShuffledGaussianEvent, int] | None:
@@ -319,27 +314,20 @@ def _shuffled_batches(counts: Counter[events.Event]) -> tuple[events.ShuffledGau
 
 @lru_cache(maxsize=256)
 def _shuffled_epsilon(event: events.ShuffledGaussianEvent, times: int, delta_: float) -> float:
-    """Return epsilon without the reports' tails, at most 1 part in 10^5 above the least; this takes half the time."""
-    return shuffled_gaussian.composed_shuffled_gaussian_epsilon(
+    """Return epsilon without the reports' tails, at most 1 part in 10^5 above the least."""
+    return shuffled_gaussian.shuffled_gaussian_epsilon(
         std=event.std, sensitivity=event.sensitivity, users=event.users, times=times, delta=delta_
     )
 
 
 @lru_cache(maxsize=256)
 def _mixed_delta(event: events.ShuffledGaussianEvent, times: int, epsilon: float) -> float:
-    """Return the proven delta of shuffled batches alone, cached because it is the same for every tail of a ladder."""
-    mixed = shuffled_gaussian.composed_shuffled_gaussian_delta(
+    """Return the proven delta of shuffled batches alone; it is the same for every tail of a ladder."""
+    mixed = shuffled_gaussian.shuffled_gaussian_delta(
         std=event.std, sensitivity=event.sensitivity, users=event.users, times=times, epsilon=epsilon
     )
-    beyond = times * blanket.REPORT_TAILS * event.users * event.tail
+    beyond = times * amplification.REPORT_TAILS * event.users * event.tail
     return mixed + Price(mu=0.0, tail=beyond).delta(epsilon)
-
-
-def _without_amplification(event: events.Event, counts: Counter[events.Event], epsilon: float, tail: float) -> float:
-    """Return delta of shuffled reports as if nobody shuffled; at large epsilon it beats the amplified bound."""
-    if any(isinstance(atom, _PURE) for atom in counts):
-        return 1.0
-    return price(event, tail).delta(epsilon)
 
 
 def tail_for(target: float, epsilon: float) -> float:
@@ -348,10 +336,7 @@ def tail_for(target: float, epsilon: float) -> float:
 
 
 def single_binomial_delta(event: events.BinomialEvent, epsilon: float, tail: float) -> float:
-    """Return delta of one binomial release: exact for one integer, else Theorem A with the rounding bound A.3.
-
-    Either is tighter than the composable price.
-    """
+    """Return delta of one binomial release: exact for one integer, else Theorem A with the rounding bound A.3."""
     beyond = event.tail * (1 + math.exp(min(epsilon, 700.0)))
     if event.dim == 1 and not event.rounded and event.trials <= prices.MOST_TRIALS:
         sure = prices.binomial_delta(event.trials, event.probability, math.ceil(event.shift), epsilon)
@@ -370,10 +355,6 @@ def is_gaussian(atoms_: Iterable[events.Event]) -> bool:
     return all(isinstance(atom, _GAUSSIAN) for atom in atoms_)
 
 
-def _is_single_binomial(counts: Counter[events.Event]) -> bool:
-    return sum(counts.values()) == 1 and isinstance(next(iter(counts)), events.BinomialEvent)
-
-
 # The most expensive person of a ledger
 
 
@@ -383,18 +364,13 @@ SEPARATOR = "\x1f"  # in the names of tasks that are parts of alternatives: task
 
 
 def iterate_alternatives(tasks: Mapping[str, EventCounts]) -> Iterator[dict[str, EventCounts]]:
-    """Yield the tasks that one person can be in: one alternative of each set.
+    """Yield the tasks that one user can be in: one alternative of each set.
 
-    Some tasks are parts of alternatives, such as sums over the users with whom a policy explores and sums over the
-    others. A person is in one alternative only, with all its parts, and the dearest counts. A person who is in one
-    alternative in one world, and in another in the neighbouring world, moves both by a contribution instead of one by a
-    difference. If reports lie in a ball around 0, that is half the sensitivity, and two halves, (mu/2)^2 + (mu'/2)^2,
-    cost less than the dearer whole; up to 1/sqrt 2 of the sensitivity they do not cost more. Reports farther from 0,
-    such as bits, have no alternatives. The ledger does not see the reports, so its caller checks this
-    (`policies.base.check_group`).
-
-    To move from one alternative to another costs A + (B + B')/4 beside a matrix of price A, never more than the dearer
-    of both with it (proofs.md 0.4).
+    A policy that queries sums over the users with whom it explores, and sums over the others, has a set of two
+    alternatives. A user is in one of them, with all its parts, and the dearest one counts. A user who changes
+    alternatives between neighbouring worlds moves both sums by a contribution. For reports in a ball around 0 this is
+    half the sensitivity each, which never costs more than the dearer alternative (proofs.md 0.4). Reports far from
+    0, such as bits, have no alternatives; the caller checks this (`policies.base.check_group`).
     """
     families: dict[str, dict[str, list[str]]] = {}
     for name in tasks:
@@ -407,7 +383,7 @@ def iterate_alternatives(tasks: Mapping[str, EventCounts]) -> Iterator[dict[str,
 
 
 def find_other_alternatives(task: str, tasks: Iterable[str]) -> list[str]:
-    """Return the parts of the other alternatives of a part's own."""
+    """Return the parts of the other alternatives in the set of a part."""
     if SEPARATOR not in task:
         return []
     family, alternative, _ = task.split(SEPARATOR)
@@ -417,19 +393,12 @@ def find_other_alternatives(task: str, tasks: Iterable[str]) -> list[str]:
 
 def is_within_budget(tasks: Mapping[str, EventCounts], participations: int, budget: Budget) -> bool:
     """Return whether nobody can have paid more than `budget`."""
-    return all(
-        _check_within(chosen, participations, budget)
-        for chosen in iterate_alternatives(_join_records(tasks, participations))
-    )
+    joined = _join_records(tasks, participations)
+    return all(_check_within(chosen, participations, budget) for chosen in iterate_alternatives(joined))
 
 
 def _join_records(tasks: Mapping[str, EventCounts], participations: int) -> Mapping[str, EventCounts]:
-    """Join tasks that say that their releases are about the same features of a person, for one participation.
-
-    Parts of one record (`RecordEvent`) cost less together. This holds for a person who takes part once, and for tasks
-    whose batches all have one price. If a person may have several records, or be in different batches, each is priced
-    by itself.
-    """
+    """Drop records unless every user takes part once: otherwise a user may have several, each priced by itself."""
     if participations == 1:
         return tasks
     return {
@@ -448,7 +417,7 @@ def _sum_counters(pairs: Iterable[tuple[events.Event, int]]) -> EventCounts:
 def _check_within(tasks: Mapping[str, EventCounts], participations: int, budget: Budget) -> bool:
     if isinstance(budget, ApproxDP) and math.isinf(budget.epsilon):
         return True
-    if len(tasks) == 1 and participations == 1:  # every person is in one batch: each must keep within the budget alone
+    if len(tasks) == 1 and participations == 1:  # every user is in one batch: each must keep within the budget alone
         (batches,) = tasks.values()
         return all(satisfies(event, budget) for event in batches)
     if isinstance(budget, ApproxDP) and budget.delta > 0:
@@ -458,16 +427,13 @@ def _check_within(tasks: Mapping[str, EventCounts], participations: int, budget:
 
 
 def compute_spent(tasks: Mapping[str, EventCounts], participations: int, delta: float) -> float:
-    """Return the smallest epsilon at `delta` that holds for everybody; 0 if nothing was released.
+    """Return the smallest epsilon at `delta` that holds for every user; 0 if nothing was released.
 
-    Batches of one task hold different people, each person at most M times, so a task costs what its M most expensive
-    batches cost together. A continual release is one event for its whole stream and is charged once. Tasks compose,
-    because a person may be in all of them.
+    A user is in at most M batches of a task, so a task costs what its M most expensive batches cost together. A
+    continual release is one event for its whole stream and is charged once. Tasks compose.
     """
-    return max(
-        _search_spent(chosen, participations, delta)
-        for chosen in iterate_alternatives(_join_records(tasks, participations))
-    )
+    joined = _join_records(tasks, participations)
+    return max(_search_spent(chosen, participations, delta) for chosen in iterate_alternatives(joined))
 
 
 def _search_spent(tasks: Mapping[str, EventCounts], participations: int, delta: float) -> float:
@@ -488,8 +454,9 @@ def pure_total(event: events.Event) -> float:
 
 
 def _delta(tasks: Mapping[str, EventCounts], participations: int, epsilon: float, target: float) -> float:
-    """Return delta at `epsilon` for the person in the most expensive batches."""
-    if _mixed_gaussians(tasks):
+    """Return delta at `epsilon` for the user in the most expensive batches."""
+    kinds = [atom for batches in tasks.values() for event in batches for atom in count_atoms(event)]
+    if is_gaussian(kinds) and any(len(batches) > 1 for batches in tasks.values()):
         tail = tail_for(target, epsilon) / (len(tasks) * participations)
         alike = [batches for batches in tasks.values() if len(batches) == 1]
         worst = price(_compose_worst_case(alike, participations), tail * participations * len(alike))
@@ -501,9 +468,9 @@ def _delta(tasks: Mapping[str, EventCounts], participations: int, epsilon: float
 
 
 def _compose_worst_case(tasks: Iterable[EventCounts], participations: int) -> events.Event:
-    """Compose, of every kind of batch, as many as a person can be in: no choice of M costs more."""
+    """Compose, from every kind of batch, as many as a user can be in: no choice of M costs more."""
     parts = [
-        events.RepetitionEvent(event=event, times=_count_releases(event, count, participations))
+        events.RepetitionEvent(event=event, times=1 if is_stream(event) else min(participations, count))
         for batches in tasks
         for event, count in batches.items()
     ]
@@ -516,17 +483,13 @@ def is_stream(event: events.Event) -> bool:
     return bool(counts) and all(isinstance(events.unwrap_record(atom), events.ContinualEvent) for atom in counts)
 
 
-def _count_releases(event: events.Event, count: int, participations: int) -> int:
-    return 1 if is_stream(event) else min(participations, count)
-
-
 def _select_dearest(
     tasks: Mapping[str, EventCounts], participations: int, price: Callable[[events.Event], float]
 ) -> events.Event:
     """Compose the M dearest batches of every task; valid for prices that add."""
     parts: list[events.Event] = []
     for batches in tasks.values():
-        if len(batches) > 1:  # one of which a person is in: which is dearest beside other tasks is not known
+        if len(batches) > 1:  # a user is in one of them: which is dearest beside other tasks is not known
             batches = _sum_counters((events.unwrap_all_records(event), n) for event, n in batches.items())
         parts += [event for event in batches if is_stream(event)]
         single = [event for event in batches.elements() if not is_stream(event)]
@@ -548,9 +511,3 @@ def _price_heaviest(batches: EventCounts, participations: int, tail: float) -> P
             break
     tail = math.fsum(each.tail for each in streams) + participations * max((p.tail for p in prices), default=0.0)
     return Price(mu=total.mu, tail=tail)
-
-
-def _mixed_gaussians(tasks: Mapping[str, EventCounts]) -> bool:
-    """Return whether a task has different kinds of batches, all with a Gaussian price."""
-    kinds = [atom for batches in tasks.values() for event in batches for atom in count_atoms(event)]
-    return any(len(batches) > 1 for batches in tasks.values()) and is_gaussian(kinds)

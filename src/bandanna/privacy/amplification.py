@@ -1,211 +1,407 @@
-"""Amplification by shuffling of reports that are private on their own: the clones bound and the printed closed form.
+"""Amplification by shuffling: what a batch of Gaussian reports reveals about one of them (proofs.md B).
 
-Symbols: n `users`, eps0 `local_epsilon`, C `clones`, Delta_2 `sensitivity`, sigma `std` (per user).
+Symbols: n `users`, p `chance`, eps0 `local_epsilon`, mu = Delta_2 / sigma.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from itertools import islice
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import special
+from scipy import fft, special
 
 from bandanna import validation
-from bandanna.errors import InvalidBudget, OutsideTheorem
 from bandanna.privacy import gdp
 
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
 
-# The clones pair
+# Stop-loss values at one epsilon
 
 
-_DEVIATIONS = 10.0  # of C, left and right of its mean, that are resolved; beyond them two coarse buckets
-_MARGIN = 40  # clones added to that range, for means of a few clones where the law is not Gaussian
+REPORT_TAILS = 5.0  # a mass `tail` of every report moves a batch by at most 5 n of them (proofs.md B.1, step 5)
+_FINENESS = 12.0  # lattice points per standard deviation of s: its variance grows by about 1/(6 144)
+_REACH = 16.0  # standard deviations of a report beyond which s counts as excess, Phi(-16) < 1e-57
+_RAISED = 1e-13  # added to s for the rounding of its conditional means
+_SPAN = 16.0  # standard deviations of Y that N lattice points cover, beside the range of one summand
+_WEIGHTS = 1e-13  # relative error of a lattice weight, at most: differences of Phi over a twelfth of a deviation
+_UNIT = 2.0**-52
+_FAINT = 45.0  # terms of the sum that are smaller than e^-45 of the first are bounded, not computed
+
+_Number = TypeVar("_Number", float, NDArray[np.float64])
 
 
-@lru_cache(maxsize=64)  # searches over epsilon ask for the same ones
-def clone_buckets(
-    *, users: int, local_epsilon: float, fineness: float
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return C ~ Bin(n - 1, e^-eps0) in buckets: their least values and their masses, (K,) each.
+@dataclass(frozen=True, kw_only=True)
+class Lattice:
+    """s - tau on multiples of `step`, spread from above, one row for each tau. `excess`: E (s - last point)+."""
 
-    A bucket is no wider than E[C] / `fineness`; if that is below 2, every value of C has its own. A pair with more
-    clones is a post-processing of one with fewer (toss the missing coins). So replacing C by the least value of its
-    bucket is a valid upper bound, for the divergence and for compositions alike, and batches of a million users take
-    milliseconds.
+    step: float
+    places: NDArray[np.int64]  # (..., Q), one after the other
+    weights: NDArray[np.float64]  # (..., Q)
+    excess: NDArray[np.float64]  # (...)
+
+
+@lru_cache(maxsize=64)  # searches over eps0 repeat the same arguments
+def spread_on_lattice(mu: float, epsilon: float) -> Lattice:
+    """Return the lattice of one epsilon, cached."""
+    return spread_on_lattices(mu, epsilon)
+
+
+def spread_on_lattices(mu: float, epsilon: ArrayLike) -> Lattice:
+    """Spread s - tau under (R + S)/2 over a lattice: each cell's mass and mean are known (proofs.md B.2).
+
+    The share of the upper point of a cell [a, a + h] of s is (R(cell) (1 - a) - S(cell) (1 + a)) / (2 h).
     """
-    others, absent = users - 1, -math.expm1(-local_epsilon)  # n - 1, 1 - e^-eps0
-    mean = others * math.exp(-local_epsilon)
-    reach = _DEVIATIONS * math.sqrt(mean * absent) + _MARGIN
-    first, last = max(0, math.floor(mean - reach)), min(others, math.ceil(mean + reach))
-    least = np.arange(first, last + 1, max(1, math.floor(mean / fineness)), dtype=float)  # (K,)
-    if first > 0:
-        least = np.concatenate([[0.0], least])  # everything below the range counts as no clone at all
-    fewer = special.betainc(others - least + 1, np.maximum(least, 1.0), absent)  # P(C < least), for least > 0
-    mass = np.maximum(np.diff(np.where(least > 0, fewer, 0.0), append=1.0), 0.0)
-    least.flags.writeable = mass.flags.writeable = False
-    return least, mass
+    tau, step = np.tanh(np.asarray(epsilon) / 2)[..., None], math.tanh(mu / 2) / _FINENESS  # (..., 1)
+    end = math.tanh(mu * (_REACH + mu / 2) / 2)
+    first, last = np.floor((-end - tau) / step), np.ceil((end - tau) / step)
+    places = last.astype(np.int64) + np.arange(-int((last - first).max()), 1)  # (..., Q)
+    points = tau + step * places
+    with np.errstate(divide="ignore"):
+        losses = 2 * np.arctanh(np.clip(points, -1.0, 1.0))
+    edges = losses / mu  # of a report, on the line through both centres
+    edges[..., 0], edges[..., -1] = -math.inf, math.inf
+    ours, theirs = _cells(edges - mu / 2), _cells(edges + mu / 2)  # R, S of every cell, (..., Q - 1)
+    mass, low = (ours + theirs) / 2, points[..., :-1]
+    share = (ours * (1 - low) - theirs * (1 + low)) / (2 * step) + _RAISED / step * mass
+    share = np.clip(share, 0.0, mass)
+    share[..., 0] = np.where(points[..., 0] > -1, mass[..., 0], share[..., 0])  # below the first point: raised
+    weights = np.zeros(points.shape)
+    weights[..., :-1] = mass - share
+    weights[..., 1:] += share
+    beyond = losses[..., -1]  # the last point's privacy loss
+    finite = np.where(np.isfinite(beyond), beyond, 0.0)
+    excess = np.where(np.isfinite(beyond), gdp.delta(finite, mu) * special.expit(-finite), 0.0)
+    return Lattice(step=step, places=places, weights=weights, excess=excess)
 
 
-def clones_delta(*, users: int, local_epsilon: float, epsilon: ArrayLike, fineness: float = 1e5) -> NDArray[np.float64]:
-    """Return the hockey-stick divergence of the clones pair at `epsilon` (scalar or array): delta of the shuffle of n
-    users.
+def _cells(edges: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return Phi(b) - Phi(a) of neighbouring edges, without cancellation."""
+    low, high = edges[..., :-1], edges[..., 1:]
+    mirrored = low > 0
+    return np.asarray(special.ndtr(np.where(mirrored, -low, high)) - special.ndtr(np.where(mirrored, -high, low)))
 
-    Feldman, McMillan and Talwar ("Hiding among the clones", FOCS 2021, arXiv 2012.12803, theorem 3.2): if every user
-    runs an eps0-locally private randomizer, the shuffled reports of two neighbouring batches are a post-processing of
 
-        P = (A + D, C - A + 1 - D)   and   Q = (A + 1 - D, C - A + D),
-        C ~ Bin(n - 1, e^-eps0),  A ~ Bin(C, 1/2),  D ~ Bernoulli(e^eps0 / (1 + e^eps0)).
+def stop_loss(*, users: int, chance: float, mu: float, epsilon: float) -> float:
+    """Return an upper bound on E (m - tanh(epsilon/2))+ (Theorem B, proofs.md B.1).
 
-    Given m = C + 1 (which the pair shows), the first count k has, with r = tanh(eps0/2) (2k/m - 1),
+    m is the mean of C + 1 independent s = tanh(log(R/S) / 2), C ~ Bin(n - 1, p), under (R + S)/2, with R and S the
+    user's two laws at distance mu. Then delta = (1 + e^epsilon) E (m - tau)+, tau = tanh(epsilon / 2), in both
+    directions, and with coins b_i of chance p
 
-        P(k | m) = Bin(m, 1/2)(k) (1 + r),   Q(k | m) = Bin(m, 1/2)(k) (1 - r),   privacy loss 2 artanh(r),
+        E (m - tau)+ = E (Y)+ / (n p),      Y = sum_i b_i (s_i - tau).
 
-    so that swapping P and Q mirrors k: one direction serves both. Given C = c and with j* = ceil((1 - tau) (c + 1)) -
-    1, 1 - tau = (1 - tanh(epsilon/2) / tanh(eps0/2)) / 2,
+    With s - tau on a lattice h Z, spread from above, K the moment generating function of one summand, and any theta >
+    0,
 
-        delta_c = (p - q e^epsilon) Bin(c, 1/2)(j*) - (e^epsilon - 1) P(Bin(c, 1/2) < j*),   p = 1 - q = P(D = 1),
+        E (Y)+ <= 1/(N h) sum_j K(z_j)^n (h/2)^2 / sinh^2(h z_j / 2),      z_j = theta + 2 pi i j / (N h)
 
-    is the sum over k > tau m of P - e^epsilon Q. Exact to rounding while E[C] < 2 `fineness`; beyond, an upper bound
-    that is too large by 2e-4 at most (relative, delta >= 1e-13). Zero for epsilon >= eps0: the local guarantee is pure.
+    (proofs.md B.2). theta near the saddle point keeps all digits.
     """
-    users, local = validation.integer("users", users), validation.positive("local_epsilon", local_epsilon)
-    target = validation.non_negative_array("epsilon", epsilon, error=InvalidBudget)
-    least, mass = clone_buckets(users=users, local_epsilon=local, fineness=fineness)
-    inner = np.minimum(target, local)[..., None]  # (..., 1): beyond eps0 the divergence is 0, as at eps0
-    gain = -np.expm1(inner - local) * special.expit(local)  # p - q e^epsilon
-    share = gain * special.expit(-inner) / math.tanh(local / 2)  # 1 - tau
-    j = np.maximum(np.ceil(share * (least + 1)) - 1, 0.0)  # (..., K)
-    under = _below(j, least)
-    grown = np.expm1(np.minimum(inner, 700.0))  # e^epsilon - 1; beyond 700 j* = 0 and it has no weight
-    value = gain * (_below(j + 1, least) - under) - grown * under  # delta_c
-    return np.asarray(np.where(target < local, np.maximum(value, 0.0) @ mass, 0.0))
+    grid = spread_on_lattice(mu, epsilon)
+    x = np.asarray(grid.step * grid.places, dtype=np.float64)
+    if x[-1] <= 0:
+        return float(grid.excess)
+    theta, spread = _saddle(x, grid.weights, users, chance)
+    circle = TiltCircle.around(users, chance, grid.step, spread, len(x))
+    tilted = np.exp(theta * x) * grid.weights
+    masses = np.bincount(grid.places % circle.points, tilted, circle.points)
+    k = circle.transformed(np.asarray(masses, dtype=np.float64))
+    size = np.abs(k)
+    j = np.flatnonzero(circle.counts(size, size[0]))
+    total = circle.terms(j, k[j], size[j], size[0], theta).sum()
+    return float(grid.excess + circle.expectation(total, size[0], theta, tilted))
 
 
-def _below(j: NDArray[np.float64], c: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return P(Bin(c, 1/2) < j) for 0 <= j <= c + 1."""
-    inside = (j > 0) & (j <= c)
-    tail = special.betainc(np.where(inside, c - j + 1, 1.0), np.where(inside, j, 1.0), 0.5)
-    return np.where(inside, tail, np.where(j > 0, 1.0, 0.0))
+@dataclass(frozen=True, kw_only=True)
+class TiltCircle:
+    """The N = `points` tilts z_j and the sum over them, for one law on multiples of `step` or for several."""
+
+    users: int
+    chance: float
+    step: float
+    points: int
+
+    @classmethod
+    def around(cls, users: int, chance: float, step: float, spread: float, width: int) -> TiltCircle:
+        """Return a circle for Y with standard deviation `spread` and a summand on `width` places."""
+        points = fft.next_fast_len(max(math.ceil(_SPAN * spread / step) + width, 64), real=True)
+        return cls(users=users, chance=chance, step=step, points=int(points))
+
+    def transformed(self, masses: NDArray[np.float64]) -> NDArray[np.complex128]:
+        """Return conj(K(z_j)) from tilted masses: (..., N//2 + 1), from (..., N)."""
+        return np.asarray(1 - self.chance + self.chance * fft.rfft(masses))
+
+    def counts(self, size: NDArray[np.float64], most: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Return which |K(z_j)| are large enough beside K(theta) for their terms to be computed."""
+        return np.asarray(size > most * math.exp(-_FAINT / self.users))
+
+    def terms(
+        self,
+        j: NDArray[np.int64],
+        k: NDArray[np.complex128],
+        size: NDArray[np.float64],
+        most: NDArray[np.float64],
+        theta: ArrayLike,
+    ) -> NDArray[np.float64]:
+        """Return the terms of the sum in units of K(theta)^n, (J,).
+
+        Arguments are places j, values k and their sizes, K(theta) and theta. (K / K(theta))^n = far e^(i angle), and 1
+        / sinh^2(a - i b) = (one + i other)^2 for a - i b = h conj(z_j) / 2.
+        """
+        a, b = np.multiply(theta, self.step / 2), j * (math.pi / self.points)
+        one, other = np.sinh(a) * np.cos(b), np.cosh(a) * np.sin(b)  # sinh(a - i b) = one - i other
+        square = one**2 + other**2
+        one, other = one / square, other / square
+        far, angle = np.exp(self.users * np.log(size / most)), self.users * np.angle(k)
+        real = np.cos(angle) * ((one - other) * (one + other)) - np.sin(angle) * (2 * one * other)
+        twice = np.where((j == 0) | (2 * j == self.points), 1.0, 2.0)  # j and N - j are conjugate
+        return np.asarray(twice * far * real * (self.step / 2) ** 2)
+
+    def expectation(
+        self, total: NDArray[np.float64], most: NDArray[np.float64], theta: ArrayLike, tilted: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Return an upper bound on E (Y)+ / (n p) from the sum of the terms."""
+        share = self.chance * tilted.sum(axis=-1) / most
+        rounding = bound_rounding(theta, self.step, self.points, self.users, share, tilted)
+        value = total / (self.points * self.step) + rounding
+        return np.asarray(np.exp(self.users * np.log(most)) * value / (self.users * self.chance))
 
 
-def clones_tail(*, std: float, sensitivity: float, users: int, local_epsilon: float) -> float:
-    """Bound the total variation between a shuffle of Gaussian reports and one that the clones pair dominates.
+def bound_rounding(
+    theta: ArrayLike, step: float, points: int, users: int, share: ArrayLike, tilted: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Bound rounding errors and faint terms in units of K(theta)^n (proofs.md B.2).
 
-        t = `tail_weight` delta_G(eps0; Delta_2 / sigma),
-
-    for each of the two neighbours' views: it costs (1 + e^epsilon) t of delta.
+    The bound is (n eta e^(n eta) + e^-45) times the sum of |(h/2)^2 / sinh^2|, with eta the relative error of K.
     """
-    local = validation.positive("local_epsilon", local_epsilon)
-    mu = validation.positive("sensitivity", sensitivity) / validation.positive("std", std)
-    return tail_weight(users=validation.integer("users", users), local_epsilon=local) * float(gdp.delta(local, mu))
+    theta = np.asarray(theta)
+    norm = math.sqrt(points) * np.linalg.norm(tilted, axis=-1) / tilted.sum(axis=-1)
+    eta = share * (_WEIGHTS + 5 * _UNIT * math.log2(points) * norm) + 8 * _UNIT
+    sizes = step / 2 / np.sinh(step * theta) + step / 4 / points / np.sinh(step * theta / 2) ** 2
+    return np.asarray(sizes * (users * eta * np.exp(users * eta) + math.exp(-_FAINT)))
 
 
-def tail_weight(*, users: int, local_epsilon: float) -> float:
-    """Return h + (n - 1) e^-eps0 (1 + h), h = 1/(1 + e^eps0): by how many delta0 a shuffle of (eps0, delta0)-reports
-    moves.
-
-    h is the person's share, e^-eps0 (1 + h) that of each other user (proofs.md B.3). Theorem 3.8 of the same paper
-    has n (1 + e^-eps0 / 2), which is more.
-    """
-    half = float(special.expit(-local_epsilon))
-    return half + (users - 1) * math.exp(-local_epsilon) * (1 + half)
+def newton_step(theta: _Number, mean: _Number, variance: _Number) -> tuple[_Number, _Number]:
+    """Return the slope of n log K(theta) - 2 log theta, from the tilted Y's mean and variance, and its likely root."""
+    slope = mean - 2 / theta
+    return slope, theta - slope / (variance + 2 / theta**2)
 
 
-# The printed lemma
+def _saddle(x: NDArray[np.float64], weights: NDArray[np.float64], users: int, chance: float) -> tuple[float, float]:
+    """Return theta near the least n log K(theta) - 2 log theta, and the tilted standard deviation of Y (Newton)."""
+    low, high = 0.0, math.inf
+    theta = 1 / math.sqrt(users * chance * float(weights @ x**2))
+    for _ in range(60):
+        tilted = chance * weights * np.exp(theta * (x - x[-1]))  # times e^(theta x_last): no overflow
+        total = (1 - chance) * math.exp(-theta * x[-1]) + float(tilted.sum())
+        mean, square = float(tilted @ x) / total, float(tilted @ x**2) / total
+        variance = users * (square - mean**2)
+        slope, step = newton_step(theta, users * mean, variance)
+        low, high = (theta, high) if slope < 0 else (low, theta)
+        step = step if low < step < high else (2 * low if math.isinf(high) else (low + high) / 2)
+        if abs(step - theta) < 1e-3 * theta:
+            break
+        theta = step
+    return theta, math.sqrt(max(variance, 0.0))
 
 
-def amplification_closed_form(
-    *, users: int, local_epsilon: float, local_delta: float, delta: float
-) -> tuple[float, float]:
-    """Return (epsilon, delta) of a shuffle of n reports, each (eps0, delta0)-locally private, by paper 000, lemma B.4.
+# Stop-loss values at many epsilons
 
-        epsilon = log(1 + (e^eps0 - 1)/(e^eps0 + 1) (8 sqrt(e^eps0 log(4/delta')) / sqrt(n) + 8 e^eps0 / n)),
-        delta = delta' + (e^epsilon + 1) (1 + e^-eps0 / 2) n delta0,   if eps0 <= log(n / (16 log(2/delta'))).
 
-    Symbols: n `users`, eps0 `local_epsilon`, delta0 `local_delta`, delta' the argument `delta`. The returned delta may
-    exceed 1, which promises nothing. Outside the lemma's range (B = 20 never meets it) `OutsideTheorem` is raised.
-    Reference: Chowdhury and Zhou, "Shuffle private linear contextual bandits", after Feldman, McMillan and Talwar.
-    """
-    users, local = validation.integer("users", users), validation.positive("local_epsilon", local_epsilon)
-    local_delta, spare = validation.delta(local_delta, argument="local_delta"), validation.delta(delta)
-    if spare == 0.0:
-        raise InvalidBudget("delta", delta, "a number in (0, 1)")
-    ratio = users / (16 * math.log(2 / spare))
-    if ratio <= 1 or local > math.log(ratio):
-        most = f"at most log(n / (16 log(2/delta))) = {math.log(ratio):.4g}" if ratio > 1 else "none: n is too small"
-        raise OutsideTheorem("local_epsilon", local_epsilon, f"{most} for n = {users}, delta = {spare:g} (lemma B.4)")
-    grown = math.exp(local)
-    spread = 8 * math.sqrt(grown * math.log(4 / spare) / users) + 8 * grown / users
-    epsilon = math.log1p(math.tanh(local / 2) * spread)  # lemma B.4
-    return epsilon, spare + (math.exp(epsilon) + 1) * (1 + math.exp(-local) / 2) * users * local_delta  # lemma B.4
+_STEEPEST = 300.0  # exponent of the largest tilt: no overflow, not of squares either
+
+
+def stop_losses(*, users: int, chance: float, mu: float, epsilon: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return `stop_loss` for every epsilon, (R,) from (R,): all rows share the largest N that one of them needs."""
+    grid = spread_on_lattices(mu, epsilon)
+    within = np.any((grid.places > 0) & (grid.weights > 0), axis=1)  # else all of s is below tau, but for the excess
+    value = grid.excess.copy()
+    if within.any():
+        value[within] += _tilted(users, chance, grid.step, grid.places[within], grid.weights[within])
+    return value
+
+
+def _tilted(
+    users: int, chance: float, step: float, places: NDArray[np.int64], weights: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return upper bounds on E (Y)+ / (n p) for every row of a lattice: (R,), from (R, Q)."""
+    x = np.asarray(step * places, dtype=np.float64)
+    theta, spread = _saddles(x, weights, users, chance)
+    circle = TiltCircle.around(users, chance, step, spread, x.shape[1])
+    tilted = np.exp(theta[:, None] * x) * weights
+    masses = np.zeros((len(x), circle.points))
+    masses[np.arange(len(x))[:, None], places % circle.points] = tilted
+    k = circle.transformed(masses)  # (R, N//2 + 1)
+    size, most = np.abs(k), k[:, 0].real
+    row, j = np.nonzero(circle.counts(size, most[:, None]))
+    terms = np.zeros((len(x), int(j.max()) + 1))
+    terms[row, j] = circle.terms(j, k[row, j], size[row, j], most[row], theta[row])
+    return circle.expectation(terms.sum(axis=1), most, theta, tilted)
+
+
+def _saddles(
+    x: NDArray[np.float64], weights: NDArray[np.float64], users: int, chance: float
+) -> tuple[NDArray[np.float64], float]:
+    """Return `_saddle` of every row: theta, (R,), and the largest tilted standard deviation of a Y."""
+    last, below, likely = x[:, -1], x[0] - x[0, -1], chance * weights  # x = last + below in every row
+    powers = np.stack([np.ones_like(below), below, below**2], axis=1)  # (Q, 3)
+    most = np.where(weights > 0, x, -math.inf).max(axis=1)  # the last point with a weight
+    lower = np.minimum(x - most[:, None], 0.0)
+    low, high = np.zeros(len(x)), np.full(len(x), math.inf)
+    theta = np.minimum(1 / np.sqrt(users * np.sum(likely * x**2, axis=1)), _STEEPEST / most)
+    for _ in range(60):
+        mass, first, second = ((likely * np.exp(theta[:, None] * lower)) @ powers).T  # times e^(theta most)
+        total = (1 - chance) * np.exp(-theta * most) + mass
+        mean = (last * mass + first) / total
+        variance = users * ((last * (last * mass + 2 * first) + second) / total - mean**2)
+        slope, step = newton_step(theta, users * mean, variance)
+        low, high = np.where(slope < 0, theta, low), np.where(slope < 0, high, theta)
+        step = np.where((low < step) & (step < high), step, np.where(np.isinf(high), 2 * low, (low + high) / 2))
+        step = np.minimum(step, _STEEPEST / most)
+        if np.all(np.abs(step - theta) < 1e-3 * theta):
+            break
+        theta = step
+    return theta, math.sqrt(max(float(variance.max()), 0.0))
 
 
 # Composition for users who return
 
 
-_LOST = 1e-20  # mass cut from either end of the list of losses, counted as an infinite loss
-_FINENESS = 20.0  # grid steps per standard deviation of one batch's loss: inflates its variance by less than 0.1 %
-_BUCKET_FINENESS = 5e2  # buckets of C are at most a 500th of its mean, which lowers it by 0.1 % on average
+_RETURNING_FINENESS = 10.0  # knots per standard deviation of the loss: its variance grows by about 1/600
+_NEAR = 7.0  # standard deviations with a knot at every step; beyond, each is `_GROWTH` times as far out
+_GROWTH = 1.03
+_RETURNING_FAINT = 1e-20  # mass of either end of the losses that is counted as an infinite loss
+_CUT = 1e-15  # mass of both ends of composed losses, likewise
+_ROWS = 72  # knots at once: about all that are near
+_ROOM = 700.0  # fewer among more users, whose sums have more points: 2^17 numbers fit into a cache
+LARGEST_LOSS_RATIO = 20.0  # loss of the last knot: beyond it 1 - tau has no digits left
 
 
-def clones_pld(*, users: int, local_epsilon: float, discretization: float | None = None) -> PrivacyLossDistribution:
-    """Return the privacy loss distribution of the clones pair, rounded so that it dominates the pair.
+@dataclass(frozen=True, kw_only=True)
+class LossDistribution:
+    """Masses of the losses (first, first + 1, ...) times `step`, and of an infinite loss."""
 
-    Batches of users who return compose by convolution of privacy losses (dp-accounting). A shuffled batch of (eps0,
-    delta0)-private reports lies within a total variation `tail_weight` delta0 of one that the clones pair dominates, so
-    M batches cost the M-fold composition of the pair and M tails.
+    step: float
+    first: int
+    masses: NDArray[np.float64]
+    infinite: float
 
-    Every outcome has mass w under P and w e^-loss under Q. It is split into two outcomes whose losses g <= loss <= g +
-    h are grid points, keeping both masses:
+    def composed(self, times: int) -> LossDistribution:
+        """Return the `times`-fold composition; `_CUT` of mass at each end counts as infinite loss."""
+        low, high = self._reach(times)
+        points = int(fft.next_fast_len(max(high - low + 1, len(self.masses)), real=True))
+        around = fft.irfft(fft.rfft(self.masses, points) ** times, points)
+        infinite = _CUT - math.expm1(times * math.log1p(-self.infinite)) if self.infinite < 1 else 1.0
+        masses = np.roll(around, -low)[: high - low + 1]
+        return LossDistribution(step=self.step, first=times * self.first + low, masses=masses, infinite=infinite)
 
-        share of the upper one = (1 - e^-(loss - g)) / (1 - e^-h).
+    def _reach(self, times: int) -> tuple[int, int]:
+        """Return the places of the composed losses beyond which lies `_CUT` of mass, by Chernoff's bound."""
+        order = np.arange(1, 21) / len(self.masses)
+        grown = np.exp(np.outer(np.arange(len(self.masses)), order))  # (L, 20)
+        with np.errstate(divide="ignore", invalid="ignore"):  # next to no mass: rounding may leave less than none
+            above = (times * np.log(self.masses @ grown) + math.log(2 / _CUT)) / order
+            below = (times * np.log(self.masses @ (1 / grown)) + math.log(2 / _CUT)) / -order
+        low = np.max(below, where=np.isfinite(below), initial=0.0)
+        high = np.min(above, where=np.isfinite(above), initial=times * (len(self.masses) - 1))
+        return math.floor(low), math.ceil(high)
 
-    Forgetting the split gives the pair back, so the split pair dominates it; the error is of second order in h
-    (`discretization`; the default is a tenth of the standard deviation of one loss). Outcomes beyond ten standard
-    deviations count as an infinite loss. The pair is its own mirror image, so one direction is stored.
+    def get_delta_for_epsilon(self, epsilon: float) -> float:
+        """Return E (1 - e^(epsilon - loss))+. dp-accounting uses this name."""
+        beyond = max(0, math.floor(epsilon / self.step) - self.first)
+        above = epsilon - self.step * (self.first + np.arange(beyond, len(self.masses)))
+        return self.infinite - float(self.masses[beyond:] @ np.expm1(np.minimum(above, 0.0)))
+
+    def pld(self) -> PrivacyLossDistribution:
+        """Return the distribution for dp-accounting; one direction serves both."""
+        from dp_accounting.pld import pld_pmf, privacy_loss_distribution
+
+        pmf = pld_pmf.DensePLDPmf(self.step, self.first, self.masses, self.infinite, True)
+        return privacy_loss_distribution.PrivacyLossDistribution(pmf)
+
+
+def blanket_losses(
+    *, users: int, local_epsilon: float, mu: float, discretization: float | None = None
+) -> LossDistribution:
+    """Return privacy losses that dominate one report among `users`, at `mu` = Delta_2 / sigma (proofs.md B.2).
+
+    The pair of `stop_loss` has the densities 1 + m and 1 - m and the loss 2 artanh(m). E (m - tau)+ is convex in tau:
+    its chords between knots tau_k = tanh(k g / 2) belong to an m that is always at a knot, which dominates. So does the
+    greatest convex function below computed upper bounds. Losses are multiples of g, the `discretization`, by default a
+    tenth of their standard deviation. m has the mass v_k at tau_k and at -tau_k, so the loss k g has v_k (1 + tau_k).
     """
-    from dp_accounting.pld import pld_pmf, privacy_loss_distribution
-
     users, local = validation.integer("users", users), validation.positive("local_epsilon", local_epsilon)
-    step = loss_std(users=users, local_epsilon=local) / _FINENESS if discretization is None else discretization
-    step = validation.positive("discretization", step)
-    loss, mass, infinite = _outcomes(users, local)
-    grid = np.floor(loss / step)
-    upper = mass * np.minimum(np.expm1(grid * step - loss) / math.expm1(-step), 1.0)
-    cell = (grid - grid.min()).astype(np.int64)
-    cells = int(cell.max()) + 2
-    masses = np.bincount(cell, mass - upper, cells) + np.bincount(cell + 1, upper, cells)
-    inside = (np.cumsum(masses) > _LOST) & (np.cumsum(masses[::-1])[::-1] > _LOST)
-    first, last = int(np.argmax(inside)), cells - int(np.argmax(inside[::-1]))
-    infinite += float(masses[:first].sum() + masses[last:].sum())
-    pmf = pld_pmf.DensePLDPmf(step, int(grid.min()) + first, masses[first:last], infinite, True)
-    return privacy_loss_distribution.PrivacyLossDistribution(pmf)
+    coarse = float(loss_std(users=users, local_epsilon=local, mu=validation.positive("mu", mu))) / _RETURNING_FINENESS
+    step = coarse if discretization is None else validation.positive("discretization", discretization)
+    knots, rest, left = _profile(users, math.exp(-local), mu, step, max(1, math.floor(coarse / step)))
+    slopes = np.append(np.diff(left) / np.diff(rest), left[-1] / rest[-1])  # of E (m - tau)+ in 1 - tau, falling to 0
+    mass = slopes - np.append(slopes[1:], 0.0)  # v_k for k > 0, and at m = 1
+    masses = np.zeros(2 * int(knots[-1]) + 1)
+    masses[knots[-1] + knots] = np.append(1 - 2 * slopes[0], mass[:-1]) * (2 - rest)
+    masses[knots[-1] - knots[1:]] = mass[:-1] * rest[1:]
+    first = int(np.argmax(np.cumsum(masses) > _RETURNING_FAINT))
+    infinite = 2 * float(mass[-1]) + float(masses[:first].sum())
+    return LossDistribution(step=step, first=first - int(knots[-1]), masses=masses[first:], infinite=infinite)
 
 
-def loss_std(*, users: int, local_epsilon: float) -> float:
-    """Return the standard deviation of the pair's privacy loss to first order, 2 tanh(eps0/2) / sqrt(E[C] + 1)."""
-    return 2 * math.tanh(local_epsilon / 2) / math.sqrt((users - 1) * math.exp(-local_epsilon) + 1)
+def loss_std(*, users: int, local_epsilon: ArrayLike, mu: float) -> NDArray[np.float64]:
+    """Return about the standard deviation of the loss, 2 tanh(mu/2) / sqrt(E[C] + 1)."""
+    return np.asarray(2 * math.tanh(mu / 2) / np.sqrt((users - 1) * np.exp(-np.asarray(local_epsilon)) + 1))
 
 
-def _outcomes(users: int, local: float) -> tuple[np.ndarray, np.ndarray, float]:
-    """Return losses log((1 + r) / (1 - r)) and P-masses of the outcomes (m, k) that matter; the mass of the others."""
-    least, weight = clone_buckets(users=users, local_epsilon=local, fineness=_BUCKET_FINENESS)
-    m = least[:, None] + 1  # (K, 1)
-    half = math.ceil(_DEVIATIONS * math.sqrt(float(m.max())) / 2) + 1
-    k = np.floor(m / 2) + np.arange(-half, half + 1)  # (K, 2 half + 1)
-    listed = (k >= 0) & (k <= m)
-    k = np.where(listed, k, 0.0)
-    log_ways = special.gammaln(m + 1) - special.gammaln(k + 1) - special.gammaln(m - k + 1) - m * math.log(2)
-    coins = np.where(listed, np.exp(log_ways), 0.0)  # Bin(m, 1/2)(k)
-    coins /= coins.sum(axis=-1, keepdims=True)  # undoes the rounding of gammaln, about 1e-9
-    first, second = k + (m - k) * math.exp(-local), m - k + k * math.exp(-local)  # proportional to 1 + r and 1 - r
-    mass = weight[:, None] * coins * (2 * first / (first + second))
-    beyond = 4 * math.exp(-(_DEVIATIONS**2) / 2)  # Hoeffding, times 1 + r <= 2
-    kept = mass > 0
-    return np.log(first[kept]) - np.log(second[kept]), mass[kept], beyond
+@lru_cache(maxsize=512)
+def composed_blanket(users: int, local_epsilon: float, mu: float, times: int) -> LossDistribution:
+    """Return the `times`-fold composition of `blanket_losses`, cached."""
+    return blanket_losses(users=users, local_epsilon=local_epsilon, mu=mu).composed(times)
+
+
+def _profile(
+    users: int, chance: float, mu: float, step: float, stride: int
+) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+    """Return knots k >= 0, 1 - tau_k and a convex bound on E (m - tau_k)+; (K,) each."""
+    alone = gdp.epsilon(_RETURNING_FAINT / 100, mu)  # nobody reveals more among others
+    ahead = _knots(step, stride, min(LARGEST_LOSS_RATIO, alone))
+    room = max(1, min(_ROWS, round(_ROOM / math.sqrt(users * chance))))
+    knots, at, bound = np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros(0)
+    while following := list(islice(ahead, room)):
+        loss = np.array(following) * step
+        rest, values = 2 * special.expit(-loss), stop_losses(users=users, chance=chance, mu=mu, epsilon=loss)
+        faint = np.flatnonzero(values <= _RETURNING_FAINT * rest)
+        end = faint[0] + 1 if len(faint) else None
+        knots, at, bound = (
+            np.append(all_, new[:end]) for all_, new in ((knots, np.array(following)), (at, rest), (bound, values))
+        )
+        if end:
+            break
+    bound[0] = np.min(bound + (1 - at) / 2)  # E (m)+ <= E (m - tau)+ + tau/2, as m and -m have one law
+    return knots, at, np.interp(at, *_convex_minorant(at[::-1], bound[::-1]))
+
+
+def _knots(step: float, stride: int, end: float) -> Iterator[int]:
+    """Yield 0, `stride`, 2 `stride`, ...; far out, each knot is `_GROWTH` times the last, up to a loss of `end`."""
+    k = 0
+    while k * step <= end:
+        yield k
+        far = math.floor(_GROWTH * k / stride) * stride if k > _NEAR * _RETURNING_FINENESS * stride else 0
+        k = max(k + stride, far)
+
+
+def _convex_minorant(x: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[list[float], list[float]]:
+    """Return the vertices of the greatest convex function below the points, from (0, 0) on, x increasing."""
+    vertices = [(0.0, 0.0)]
+    for point in zip(x.tolist(), y.tolist(), strict=True):
+        while len(vertices) > 1:
+            (x0, y0), (x1, y1) = vertices[-2:]
+            if (y1 - y0) * (point[0] - x1) < (point[1] - y1) * (x1 - x0):
+                break
+            vertices.pop()
+        vertices.append(point)
+    return [vertex[0] for vertex in vertices], [vertex[1] for vertex in vertices]

@@ -24,7 +24,7 @@ class Budget:
 
     def mu(self) -> float:
         """Return the largest mu such that every mu-GDP release keeps within the budget."""
-        raise InvalidBudget("budget", self, "a budget of one of the kinds in bandanna.privacy.budgets")
+        raise InvalidBudget("budget", self, "an ApproxDP, PureDP, ZCDP or RenyiDP")
 
 
 @stored_as("PureDP")
@@ -38,10 +38,10 @@ class PureDP(Budget):
         object.__setattr__(self, "epsilon", validation.epsilon(self.epsilon))
 
     def mu(self) -> float:
-        """Return 0: no Gaussian release is pure."""
+        """Refuse: no Gaussian release is pure."""
         if math.isinf(self.epsilon):
             return math.inf
-        raise InvalidBudget("delta", 0.0, "a number in (0, 1): Gaussian noise is never pure, use a Laplace mechanism")
+        raise InvalidBudget("delta", 0.0, "a number in (0, 1)", gdp.NEVER_PURE)
 
     def to_zcdp(self) -> ZCDP:
         """Convert: epsilon-DP implies (epsilon tanh(epsilon/2))-zCDP, and no smaller rho holds (proofs.md F)."""
@@ -82,7 +82,7 @@ class ApproxDP(Budget):
     def mu(self) -> float:
         """Return mu of the analytic Gaussian mechanism, exact for every epsilon."""
         if 0 < self.delta < _LEAST_DELTA:
-            raise InvalidBudget("delta", self.delta, f"at least {_LEAST_DELTA:g}: shares of it must be floats")
+            raise InvalidBudget("delta", self.delta, f"at least {_LEAST_DELTA:g}", "Shares of it must be floats")
         return gdp.mu(self.epsilon, self.delta)
 
 
@@ -158,12 +158,7 @@ class RenyiDP(Budget):
 
 
 def pure_rho(epsilon: float) -> float:
-    """Return rho = epsilon tanh(epsilon/2), the zCDP of any epsilon-DP release: the largest D_alpha / alpha, at alpha
-    -> 1.
-
-    Randomized response is the worst pair, and log cosh sqrt(s) is concave in s (proofs.md F). Never above the
-    epsilon^2/2 of Bun and Steinke (2016, Prop. 1.4); rounded up.
-    """
+    """Return rho = epsilon tanh(epsilon/2), the zCDP of any epsilon-DP release (proofs.md F), rounded up."""
     return epsilon * math.tanh(epsilon / 2) * (1 + 2.0**-50)
 
 
@@ -190,5 +185,5 @@ def _approx(epsilon: float, delta: float) -> ApproxDP:
 
 def _positive_delta(delta: float) -> float:
     if validation.delta(delta) == 0.0:
-        raise InvalidBudget("delta", delta, "a number in (0, 1): this conversion has no pure form")
+        raise InvalidBudget("delta", delta, "a number in (0, 1)", "This conversion has no pure form")
     return delta

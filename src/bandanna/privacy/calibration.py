@@ -7,22 +7,25 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+import numpy as np
 from scipy import special
 
 from bandanna import validation
+from bandanna.device.randomizers import CAP_CANDIDATES, check_direction_dim
 from bandanna.errors import CalibrationError, InvalidBudget, OutsideTheorem
 from bandanna.numeric import search
 from bandanna.privacy import accountant, calibration_cache, events, shuffled_gaussian
 from bandanna.privacy.budgets import ZCDP, ApproxDP, Budget, PureDP
-from bandanna.privacy.events import BinomialEvent, Event, RepetitionEvent, price_joint_share
+from bandanna.privacy.events import BinomialEvent, CapEvent, Event, RepetitionEvent, price_joint_share
 from bandanna.privacy.factorisation import Factorisation
-from bandanna.privacy.prices import fine_grid
+from bandanna.privacy.prices import COIN_PLACES, cap_epsilon, cap_moments, fine_grid
 from bandanna.storage.encoding import stored_as
 
 # Gaussian and Laplace noise
 
 
 _LARGEST = 600.0  # epsilon beyond which e^epsilon leaves the floats
+_NO_NOISE = "Use bd.none() for no noise"
 
 
 def gaussian_std(*, sensitivity: float, dim: int, budget: Budget, participations: int = 1) -> float:
@@ -36,8 +39,6 @@ def gaussian_std(*, sensitivity: float, dim: int, budget: Budget, participations
 
 @lru_cache(maxsize=4096)  # policies of one kind calibrate alike
 def _gaussian_std(sensitivity: float, dim: int, budget: Budget, participations: int, once: float) -> float:
-    """Return the std from `once`, the std for a user in one release, without a grid."""
-
     def event(std: float) -> events.Event:
         one = events.GaussianEvent(std=std, sensitivity=sensitivity, dim=dim, grid=fine_grid(std, sensitivity, dim))
         return events.RepetitionEvent(event=one, times=participations)
@@ -48,11 +49,10 @@ def _gaussian_std(sensitivity: float, dim: int, budget: Budget, participations: 
 def continual_std(
     *, factorisation: Factorisation, sensitivity: float, dim: int, budget: Budget, participations: int = 1
 ) -> float:
-    """Return the least std of the noise on every released number of a continual sum, for M0 participations in one
-    stream.
+    """Return the least std of the noise on every released number of a continual sum, for M0 participations.
 
     std = sensitivity |C|_M0 / mu(epsilon, delta), |C|_M0 the largest norm of a sum of M0 columns, plus the grid's
-    share; the worst prefix has factorisation.error() times it.
+    share.
     """
     sensitivity, dim, participations = _check_release(sensitivity, dim, participations)
     apart = participations * sensitivity * factorisation.sensitivity()  # what the grid must be fine for
@@ -80,15 +80,14 @@ def laplace_scale(*, sensitivity: float, dim: int, budget: Budget, participation
     sensitivity, dim, participations = _check_release(sensitivity, dim, participations)
     if isinstance(budget, PureDP | ApproxDP):
         if math.isinf(budget.epsilon):
-            raise InvalidBudget("epsilon", math.inf, "a finite number (the clear protocol adds no noise)")
+            raise InvalidBudget("epsilon", math.inf, "a finite number", _NO_NOISE)
         pure = participations * sensitivity / budget.epsilon
     else:
         pure = sensitivity / ZCDP(rho=finite_mu(budget) ** 2 / (2 * participations)).pure()
 
     def event(scale: float) -> events.Event:
-        one = events.LaplaceEvent(
-            scale=scale, sensitivity=sensitivity, dim=dim, grid=fine_grid(scale, sensitivity, dim**2)
-        )
+        grid = fine_grid(scale, sensitivity, dim**2)
+        one = events.LaplaceEvent(scale=scale, sensitivity=sensitivity, dim=dim, grid=grid)
         return events.RepetitionEvent(event=one, times=participations)
 
     if isinstance(budget, ApproxDP) and budget.delta > 0:  # a delta buys little for few releases: keep it pure
@@ -99,18 +98,17 @@ def laplace_scale(*, sensitivity: float, dim: int, budget: Budget, participation
 def finite_mu(budget: Budget) -> float:
     """Return the Gaussian price of a budget; refuse an infinite one, which has no least noise."""
     if not isinstance(budget, Budget):
-        raise InvalidBudget("budget", budget, "ApproxDP, ZCDP, RenyiDP or PureDP")
+        raise InvalidBudget("budget", budget, "an ApproxDP, ZCDP, RenyiDP or PureDP")
     if isinstance(budget, ApproxDP) and _LARGEST < budget.epsilon < math.inf:
-        raise InvalidBudget("epsilon", budget.epsilon, f"at most {_LARGEST:g}, or math.inf for no noise")
+        raise InvalidBudget("epsilon", budget.epsilon, f"at most {_LARGEST:g}, or math.inf", _NO_NOISE)
     mu = budget.mu()
     if math.isinf(mu):
-        raise InvalidBudget("epsilon", math.inf, "a finite number (the clear protocol adds no noise)")
+        raise InvalidBudget("epsilon", math.inf, "a finite number", _NO_NOISE)
     return mu
 
 
 def parts_mu(budget: Budget, share: float, *, weighted: bool, joint: bool = True) -> float:
-    """Return m with m^2 = mu_matrix^2 + mu_vector^2 for two parts of one record, the matrix having `share` of it; m >=
-    mu.
+    """Return m >= mu with m^2 = mu_matrix^2 + mu_vector^2 for two parts of a record, the matrix having `share` of it.
 
     joint=False returns mu itself, as if the worst cases of both could meet.
     """
@@ -118,10 +116,9 @@ def parts_mu(budget: Budget, share: float, *, weighted: bool, joint: bool = True
 
 
 def level_prices(mu: float, nodes: tuple[float, ...]) -> tuple[float, ...]:
-    """Split a price over levels: mu_j^2 proportional to sqrt(m_j), for m_j = `nodes` batches of level j that are
-    summed.
+    """Split a price over levels: mu_j^2 proportional to sqrt(m_j), for m_j = `nodes` batches that are summed.
 
-    Minimises sum m_j / mu_j^2 subject to sum mu_j^2 = mu^2; the variance is then (sum sqrt m_j)^2 / mu^2.
+    This minimises sum m_j / mu_j^2 subject to sum mu_j^2 = mu^2.
     """
     roots = [math.sqrt(validation.positive("nodes", m)) for m in nodes]
     return tuple(mu * math.sqrt(root / math.fsum(roots)) for root in roots)
@@ -149,17 +146,14 @@ def _least_std(event: Callable[[float], events.Event], budget: Budget, *, start:
 def largest_epsilon(
     event: Callable[[float], Event], budget: Budget, participations: int, *, least: float, most: float
 ) -> float:
-    """Return the largest epsilon in [least, most] at which `participations` releases of `event(epsilon)` meet the
-    budget.
+    """Return the largest epsilon in [least, most] at which M releases of `event(epsilon)` meet the budget.
 
-    One release is pure: for (epsilon, delta) it spends epsilon and no delta. The accountant decides about several
-    releases, and about other budgets.
+    One release is pure: for (epsilon, delta) it spends epsilon and no delta.
     """
     if not isinstance(budget, Budget):
-        raise InvalidBudget("budget", budget, "PureDP, ApproxDP, ZCDP or RenyiDP")
-    if validation.integer("participations", participations, most=100_000) == 1 and isinstance(
-        budget, PureDP | ApproxDP
-    ):
+        raise InvalidBudget("budget", budget, "an ApproxDP, ZCDP, RenyiDP or PureDP")
+    participations = validation.integer("participations", participations, most=100_000)
+    if participations == 1 and isinstance(budget, PureDP | ApproxDP):
         return min(budget.epsilon, most)
 
     def meets(epsilon: float) -> bool:
@@ -181,33 +175,28 @@ def spends_delta(budget: Budget, participations: int) -> bool:
 def calibrated_shuffled_std(
     *, sensitivity: float, dim: int, users: int, budget: Budget, participations: int = 1
 ) -> float:
-    """Return the least std of a report for a user in at most `participations` shuffled batches of `users`.
-
-    At most that of the local mechanism, which needs no shuffler; never below what the exact accounting proves.
-    """
+    """Return the least std of a report for a user in at most `participations` shuffled batches of `users`."""
     if not isinstance(budget, ApproxDP):
-        raise InvalidBudget("budget", budget, "ApproxDP(epsilon, delta): amplification by shuffling has no other form")
+        raise InvalidBudget("budget", budget, "an ApproxDP(epsilon, delta)", "Amplification has no other form")
     sensitivity, dim = validation.positive("sensitivity", sensitivity), validation.integer("dim", dim)
     users = validation.integer("batch", users, least=2)
     participations = validation.integer("participations", participations, most=100_000)
     central = math.sqrt(participations) / finite_mu(budget)
 
     def search_std() -> dict[str, float]:
-        return {
-            "std": shuffled_gaussian.composed_shuffled_gaussian_std(
-                sensitivity=1.0, users=users, times=participations, epsilon=budget.epsilon, delta=budget.delta
-            )
-        }
+        std = shuffled_gaussian.shuffled_gaussian_std(
+            sensitivity=1.0, users=users, times=participations, epsilon=budget.epsilon, delta=budget.delta
+        )
+        return {"std": std}
 
     def meets(found: Mapping[str, float]) -> bool:
-        """One evaluation of the accountant, below a second: a file is never trusted with a promise."""
         if not central / math.sqrt(users) * (1 - 1e-9) <= found["std"] <= central * (1 + 1e-9):
             return False  # less noise than the sums alone need, or more than reports need without a shuffler
         one = events.ShuffledGaussianEvent(std=found["std"], sensitivity=1.0, users=users, dim=dim)
         return accountant.satisfies(events.RepetitionEvent(event=one, times=participations), budget)
 
     key = {"users": users, "epsilon": budget.epsilon, "delta": budget.delta, "participations": participations}
-    key["bound"] = 3  # what was found with the clones bound would do, but has more noise
+    key["bound"] = 3
     return sensitivity * float(calibration_cache.compute_cached("shuffled", key, search_std, valid=meets)["std"])
 
 
@@ -222,8 +211,8 @@ _OVERHEAD = 1.02  # how far above the central Gaussian a lattice may end before 
 class BinomialNoise:
     """Lattice and noise of one batch: `scale` s steps per unit, `trials` b coins of `probability` per user.
 
-    Statistics are encoded on the lattice, and every user adds Bin(b, p) to each coordinate. For p = 1/2, a batch of B
-    users has noise of std sqrt(B b) / (2 s), plus at most sqrt(B) / (2 s) of rounding (proofs.md A.4).
+    For p = 1/2, a batch of B users has noise of std sqrt(B b) / (2 s), plus at most sqrt(B) / (2 s) of rounding
+    (proofs.md A.4).
     """
 
     scale: float
@@ -237,7 +226,7 @@ class BinomialNoise:
         validation.set_validated(self, validation.open_probability, "probability")
 
     def for_users(self, users: int) -> BinomialNoise:
-        """Return the noise of a batch of `users` users, each with the same lattice and coins."""
+        """Return the noise of a batch of `users` users with the same lattice and coins."""
         return self if users == self.users else replace(self, users=users)
 
     def std(self) -> float:
@@ -271,8 +260,7 @@ def binomial_noise(
     `sensitivity` is the l2 diameter of the domain, `reach` its largest coordinate range. The first lattice is that of
     A.4; it is refined until the sum's std is within 2 % of the central Gaussian's.
     """
-    if not isinstance(budget, ApproxDP):
-        raise InvalidBudget("budget", budget, "ApproxDP(epsilon, delta): binomial noise has bounded support")
+    budget = _require_bounded_support(budget)
     sensitivity, reach = validation.positive("sensitivity", sensitivity), validation.positive("reach", reach)
     dim, users = validation.integer("dim", dim), validation.integer("batch", users, least=2)
     participations = validation.integer("participations", participations)
@@ -299,7 +287,6 @@ def binomial_noise(
         return BinomialNoise(scale=found["scale"], trials=validation.integer("trials", found["trials"]), users=users)
 
     def meets(found: Mapping[str, float]) -> bool:
-        """A file is never trusted with a promise, nor with more noise than a search would find."""
         noise = build(found)
         near = noise.std() <= 1.01 * _OVERHEAD * central
         return near and _meets_budget(noise, sensitivity, reach, dim, budget, participations)
@@ -307,8 +294,14 @@ def binomial_noise(
     return build(calibration_cache.compute_cached("binomial", key, search_lattices, valid=meets))
 
 
+def _require_bounded_support(budget: Budget) -> ApproxDP:
+    if not isinstance(budget, ApproxDP):
+        raise InvalidBudget("budget", budget, "an ApproxDP(epsilon, delta)", "Binomial noise has bounded support")
+    return budget
+
+
 def _scales(sensitivity: float, dim: int, users: int, central: float, *, composed: bool) -> Iterator[float]:
-    """Yield lattices to try, coarsest first. A composed price pays for the rounding's spread, so it starts finer."""
+    """Yield lattices to try, coarsest first; a composed price pays for the spread of rounding, so it starts finer."""
     first = max(5 * math.sqrt(dim) / sensitivity, 5 * math.sqrt(users) / central, math.sqrt(375) / central)
     if composed:
         first = max(first, 240 / sensitivity)
@@ -386,12 +379,11 @@ def bit_event(noise: BinomialNoise, users: int | None = None) -> BinomialEvent:
 def bit_noise(*, users: int, budget: Budget, participations: int = 1) -> BinomialNoise:
     """Return the least noise for batches of `users`, for a user in at most `participations` of them.
 
-    A batch of B users sums to c (sum of bits) + Bin(B b, 1/2): neighbours differ by exactly c, values are never
-    rounded, and the privacy profile is exact (`binomial_delta`). Copies are there because b is a whole number: with c =
-    1 a large batch would have far more noise than it needs.
+    A batch of B users sums to c (sum of bits) + Bin(B b, 1/2): neighbours differ by exactly c, nothing is rounded, and
+    the privacy profile is exact (`binomial_delta`). With c = 1 a large batch would have far more noise than it needs,
+    because b is a whole number.
     """
-    if not isinstance(budget, ApproxDP):
-        raise InvalidBudget("budget", budget, "ApproxDP(epsilon, delta): binomial noise has bounded support")
+    budget = _require_bounded_support(budget)
     users, times = validation.integer("batch", users, least=2), validation.integer("participations", participations)
     central = math.sqrt(times) / finite_mu(budget)
     best: BinomialNoise | None = None
@@ -408,9 +400,7 @@ def bit_noise(*, users: int, budget: Budget, participations: int = 1) -> Binomia
 
 def bit_noise_for_std(std: float, *, users: int) -> BinomialNoise:
     """Return the fewest copies with which some fair bits give a batch at least the std, and at most 0.1 % more."""
-    least = math.ceil(
-        max(math.sqrt(625) / std, 1)
-    )  # 2500 coins: the price of Theorem A is within 1 % of the Gaussian's
+    least = math.ceil(max(math.sqrt(625) / std, 1))  # 2500 coins: Theorem A is within 1 % of the Gaussian's price
     for copies in range(least, 64 * least + math.ceil(16 * math.sqrt(users) / std)):
         trials = math.ceil((2 * copies * std) ** 2 / users * (1 - 1e-12))
         noise = BinomialNoise(scale=float(copies), trials=trials, users=users)
@@ -448,11 +438,7 @@ _SIDE = REFUSAL_PROBABILITY / 2 * (1 - 1e-6)  # at either end, and what floats m
 
 @lru_cache(maxsize=1024)
 def likely_coins(noise: BinomialNoise) -> tuple[int, int]:
-    """Return the closest low and high with P(Bin(b, p) < low) <= 2^-61 and P(Bin(b, p) > high) <= 2^-61.
-
-    About 8.85 standard deviations from the mean; closer for few fair coins, whose tails are lighter than the
-    Gaussian's.
-    """
+    """Return the closest low and high with P(Bin(b, p) < low) <= 2^-61 and P(Bin(b, p) > high) <= 2^-61."""
     b, p = noise.trials, noise.probability
     return _refusals_least(b, p), b - _refusals_least(b, 1 - p)  # what is above for p is below for 1 - p
 
@@ -472,8 +458,8 @@ def _refusals_least(trials: int, probability: float) -> int:
 def likely_reach(dim: int) -> float:
     """Return the least t with P(some of `dim` standard normal numbers has a size above t) <= 2^-60, within 1e-9.
 
-    8.85 for one number, 9.59 for a thousand. A discrete Gaussian of parameter s is beyond ceil(t s) with no greater
-    probability: P(Z >= m) <= P(N(0, s^2) >= m - 1) (Canonne, Kamath and Steinke 2020, Proposition 25).
+    8.85 for one number. A discrete Gaussian of parameter s is beyond ceil(t s) with no greater probability: P(Z >= m)
+    <= P(N(0, s^2) >= m - 1) (Canonne, Kamath and Steinke 2020, Proposition 25).
     """
     return float(-special.ndtri(_SIDE / dim)) * (1 + 1e-9)
 
@@ -489,9 +475,93 @@ def subtract_refusals(budget: Budget, users: int, dim: int, participations: int 
         return budget
     cost = (1 + math.exp(min(budget.epsilon, 700.0))) * participations * refusal_tail(users, dim)
     if cost >= budget.delta / 2:
-        allowed = f"above {2 * cost:.2g}, twice what refusing improbable counts costs, or noise drawn by the mixer"
-        raise InvalidBudget("delta", budget.delta, allowed)
+        hint = 'Refusing improbable counts costs half of that. With noise="mixer" nothing is refused'
+        raise InvalidBudget("delta", budget.delta, f"above {2 * cost:.2g}", hint)
     return replace(budget, delta=budget.delta - cost * (1 + 1e-9))
+
+
+# Caps of PrivUnit
+
+
+LEAST_CAP, LARGEST_CAP = (
+    1e-4,
+    36.0,
+)  # epsilon: below, steps cost too much of it; above, a coin of 53 places cannot tell
+_CAP_NUMBERS = 2**21  # of all candidates together
+_CAP_GRID = 16
+_SMALLEST = 1e-9  # mass of a cap
+_NARROWEST = 1 - 2.0**-10  # cosine: steps are small beside the cap
+_WORTH = 0.1  # of what exact candidates would tell
+
+
+def best_cap(*, dim: int, epsilon: float) -> CapEvent:
+    """Return the cosine, chance and number of candidates with the least variance among those that cost at most epsilon.
+
+    An estimate is r u / m, of squared length r^2 / m^2, so the largest m = E<u, u0> has the least variance. The search
+    is for exact candidates, p (1-q) / ((1-p) q) = e^epsilon; the chance is then lowered until the price, steps
+    included, is met.
+    """
+    dim, epsilon = check_direction_dim(dim), validation.epsilon(epsilon)
+    if not LEAST_CAP <= epsilon < math.inf:
+        raise InvalidBudget("epsilon", epsilon, f"a finite number >= {LEAST_CAP:g}")
+    return _search_cap(dim, epsilon)
+
+
+@lru_cache(maxsize=1024)
+def _search_cap(dim: int, epsilon: float) -> CapEvent:
+    cosine = _best_cosine(dim, min(epsilon, LARGEST_CAP))
+    n, p = _candidates_and_share(dim, cosine, min(epsilon, LARGEST_CAP))
+    q = cap_moments(dim, cosine).mass
+    event = CapEvent(cosine=cosine, chance=0.0, candidates=n, dim=dim)
+    least, most = ((share - q**n) / (-math.expm1(n * math.log1p(-q)) - q**n) for share in (q, p))
+    return replace(event, chance=_largest_affordable(event, least, min(most, 1.0), epsilon))
+
+
+def _candidates_and_share(dim: int, cosine: float, epsilon: float) -> tuple[int, float]:
+    """Return the number N of candidates and the share p inside: p (1-q) / ((1-p) q) = e^epsilon, (1-q)^N <= 1 - p.
+
+    N is as small as that allows, and at least two; if it would be too large, p is what the most candidates reach.
+    """
+    q, most = cap_moments(dim, cosine).mass, min(CAP_CANDIDATES, max(2, _CAP_NUMBERS // dim))
+    outside = 1 / (1 + math.exp(epsilon) * q / (1 - q))
+    needed = math.log(outside) / math.log1p(-q) * (1 + 1e-12)
+    if needed > most:
+        return most, -math.expm1(most * math.log1p(-q))
+    return max(2, math.ceil(needed)), 1 - outside
+
+
+def _best_cosine(dim: int, epsilon: float) -> float:
+    """Return the cosine of the largest m, by a grid that closes in."""
+
+    def value(cosine: float) -> float:
+        cap = cap_moments(dim, cosine)
+        if cap.mass < _SMALLEST:
+            return -1.0
+        _, p = _candidates_and_share(dim, cosine, epsilon)
+        return cap.first * (p / cap.mass - (1 - p) / (1 - cap.mass))
+
+    low, high = 0.0, _NARROWEST
+    while high - low > 1e-9:
+        grid = np.linspace(low, high, _CAP_GRID)
+        best = int(np.argmax([value(float(cosine)) for cosine in grid]))
+        low, high = float(grid[max(best - 1, 0)]), float(grid[min(best + 1, _CAP_GRID - 1)])
+    return low if value(low) >= value(high) else high
+
+
+def _largest_affordable(event: CapEvent, least: float, most: float, epsilon: float) -> float:
+    """Return the largest affordable chance from `least`, which reveals nothing, to `most`, in steps of a coin."""
+
+    def chance(fraction: float) -> float:
+        return math.floor((least + fraction * (most - least)) * COIN_PLACES) / COIN_PLACES
+
+    def meets(fraction: float) -> bool:
+        return cap_epsilon(replace(event, chance=chance(fraction))) <= epsilon
+
+    if meets(1.0):
+        return chance(1.0)
+    if not meets(_WORTH):
+        raise CalibrationError(f"no cap costs as little as epsilon = {epsilon:g} in {event.dim} coordinates")
+    return chance(search.find_greatest(meets, _WORTH, 1.0, relative=1e-12))
 
 
 # Printed noise of the papers
@@ -501,21 +571,17 @@ def paper_gaussian_std(*, sensitivity: float, budget: Budget, participations: in
     """Return Delta_2 sqrt(2 log(1.25/delta))/epsilon for epsilon <= 1, or Delta_2/sqrt(2 rho) [001, Thm 4.2; 004, Thm
     18].
 
-    Outside a theorem's range, the functions below raise an error; inside they return what was printed. The accountant
-    computes what the printed noise really guarantees. References: [000] Chowdhury and Zhou, Shuffle private linear
-    contextual bandits; [001] Li, Zhou and Ji, Distributed linear bandits with differential privacy; [004] Azize and
-    Basu, Concentrated DP for bandits.
+    This and the functions below return what was printed within a theorem's range, and raise `OutsideTheorem` beyond it.
+    The accountant computes what the printed noise guarantees. References: [000] Chowdhury and Zhou, Shuffle private
+    linear contextual bandits; [001] Li, Zhou and Ji, Distributed linear bandits with differential privacy; [004] Azize
+    and Basu, Concentrated DP for bandits.
     """
-    sensitivity, participations = (
-        validation.positive("sensitivity", sensitivity),
-        validation.integer("participations", participations),
-    )
+    sensitivity = validation.positive("sensitivity", sensitivity)
+    participations = validation.integer("participations", participations)
     if isinstance(budget, ZCDP):
         return sensitivity * math.sqrt(participations / (2 * budget.rho))
     epsilon, delta = _split_budget(_require_approx_budget(budget), participations)
-    _check_theorem_range(
-        "epsilon", epsilon, epsilon <= 1, "at most 1: the classical Gaussian mechanism holds only there"
-    )
+    _check_theorem_range("epsilon", epsilon, epsilon <= 1, "at most 1 for the classical Gaussian mechanism")
     return sensitivity * math.sqrt(2 * math.log(1.25 / delta)) / epsilon
 
 
@@ -539,15 +605,13 @@ def shuffled_report_std(*, users: int, budget: Budget, participations: int = 1) 
     log = math.log(2 / delta)
     if participations == 1:
         bound = math.sqrt(log / b)
-        _check_theorem_range(
-            "epsilon", epsilon, epsilon <= bound, f"at most sqrt(log(2/delta)/B) = {bound:.4g} [000, Thm 3.2]"
-        )
+        allowed = f"at most sqrt(log(2/delta)/B) = {bound:.4g} [000, Thm 3.2]"
+        _check_theorem_range("epsilon", epsilon, epsilon <= bound, allowed)
         return 4 * math.sqrt(2 * math.log(2.5 * b / delta) * log) / (epsilon * math.sqrt(b))
     horizon = participations * b
     bound = 2 / b * log * math.sqrt(2 * horizon)
-    _check_theorem_range(
-        "epsilon", epsilon, epsilon <= bound, f"at most (2/B) log(2/delta) sqrt(2T) = {bound:.4g} [000, Thm E.3]"
-    )
+    allowed = f"at most (2/B) log(2/delta) sqrt(2T) = {bound:.4g} [000, Thm E.3]"
+    _check_theorem_range("epsilon", epsilon, epsilon <= bound, allowed)
     return 16 * log * math.sqrt(horizon * math.log(5 * horizon / delta)) / (epsilon * b)
 
 
@@ -559,8 +623,7 @@ def paper_binomial_noise(
         b = 24e4 g^2 log^2(4 (d^2+1)/delta) / (epsilon^2 B)                      [000, Thm C.1]
         b = 1e7 log(2/delta) g^2 T log^2(8 T (d^2+1)/(B delta)) / (epsilon^2 B^2), T = M B   [000, Thm E.5]
 
-    both for epsilon <= 15, delta < 1/2. The printed range of the encoder is too short for shifted data; totals do not
-    care (proofs.md 0.1), so the printed resolution bound/g is kept.
+    both for epsilon <= 15, delta < 1/2. The printed resolution bound/g is kept (proofs.md 0.1).
     """
     budget, participations = _require_approx_budget(budget), validation.integer("participations", participations)
     epsilon, delta, users = budget.epsilon, budget.delta, validation.integer("batch", users, least=2)
@@ -582,18 +645,17 @@ def _split_budget(budget: ApproxDP, participations: int) -> tuple[float, float]:
     m = validation.integer("participations", participations)
     if m == 1:
         return budget.epsilon, budget.delta
-    _check_theorem_range(
-        "epsilon", budget.epsilon, budget.epsilon < 1, "below 1 for advanced composition [000, Thm E.2]"
-    )
+    allowed = "below 1 for advanced composition [000, Thm E.2]"
+    _check_theorem_range("epsilon", budget.epsilon, budget.epsilon < 1, allowed)
     return budget.epsilon / (2 * math.sqrt(2 * m * math.log(2 / budget.delta))), budget.delta / (2 * m)
 
 
 def _require_approx_budget(budget: Budget) -> ApproxDP:
     if not isinstance(budget, ApproxDP) or budget.delta == 0.0:
-        raise InvalidBudget("budget", budget, "ApproxDP(epsilon, delta) with delta > 0: the papers' form")
+        raise InvalidBudget("budget", budget, "an ApproxDP(epsilon, delta) with delta > 0", "The papers have this form")
     return budget
 
 
 def _check_theorem_range(argument: str, value: float, holds: bool, allowed: str) -> None:
     if not holds:
-        raise OutsideTheorem(argument, value, allowed + '; calibration="tight" has no such limit')
+        raise OutsideTheorem(argument, value, allowed, 'calibration="tight" has no such limit')

@@ -42,8 +42,8 @@ def compute_cached(
 ) -> dict[str, Any]:
     """Return the result stored under (kind, key); if there is none, compute and store it.
 
-    `compute` returns finite numbers, texts and lists of numbers by name, which JSON carries exactly. A stored result
-    for which `valid` is false, or raises, is computed again and replaced. `valid` must be cheap for any numbers.
+    `compute` returns finite numbers, texts and lists of numbers by name. A stored result for which `valid` is false, or
+    raises, is computed again and replaced.
     """
     identity = json.dumps({"version": VERSION, "kind": kind, "key": dict(key)}, sort_keys=True)
     place = find_cache_folder()
@@ -89,7 +89,6 @@ def _read(path: Path, identity: str, valid: Callable[[dict[str, Any]], bool]) ->
 
 
 def _is_plain(result: Any) -> bool:
-    """Return whether a result has only finite numbers, texts and lists of numbers, by name."""
     if not isinstance(result, dict):
         return False
     entries = [entry for value in result.values() for entry in (value if isinstance(value, list) else [value])]
@@ -99,7 +98,6 @@ def _is_plain(result: Any) -> bool:
 
 
 def _write(path: Path, document: dict[str, Any]) -> None:
-    """Write the whole file or none. If it cannot be written, the result is not kept."""
     with contextlib.suppress(OSError, TypeError, ValueError, BandannaError):
         text = json.dumps(document)
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,4 @@
-"""View, Table and Interactive DP of small policies that are written out in full, computed exactly.
-
-Reference: Azize and Basu 2024 [004], Definitions 2 to 4.
-"""
+"""View, Table and Interactive DP of small policies that are written out in full, computed exactly."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bandanna import validation
-from bandanna.errors import InvalidArgument, InvalidBudget
+from bandanna.errors import InvalidArgument, InvalidBudget, ValueSummary
 from bandanna.types import Floats
 
 # Bound over all Renyi orders
@@ -25,9 +22,9 @@ from bandanna.types import Floats
 def largest_ratio(renyi: Callable[[float], float], *, relative: float) -> float:
     """Return an upper bound of sup_{alpha > 1} D_alpha / alpha, at most a factor 1 + `relative` above it.
 
-    Between two orders a < b the curve is bounded by two facts about Renyi divergences (van Erven and Harremoes 2014):
-    psi(alpha) = (alpha - 1) D_alpha is convex, hence below its chord, and D_alpha does not fall. Beyond alpha =
-    D_infinity / best nothing can be larger. Intervals whose bound is above the best value found are halved.
+    Between two orders the curve is bounded because (alpha - 1) D_alpha is convex and D_alpha does not fall (van Erven
+    and Harremoes 2014). Beyond alpha = D_infinity / best nothing can be larger. Intervals whose bound is above the best
+    value found are halved.
     """
     top = renyi(math.inf)
     if top == 0 or math.isinf(top):
@@ -82,10 +79,9 @@ class PrivacyDefinition:
         D_alpha        = max_{d ~ d'} 1/(alpha - 1) log sum_o P_d(o)^alpha P_d'(o)^(1 - alpha)
         rho            = sup_{alpha > 1} D_alpha / alpha
 
-    No event has to be enumerated: the worst one is {o : P_d(o) > e^epsilon P_d'(o)}. An adversary who chooses a
-    question after each output appears as an axis that is maximised instead of summed. Questions after different outputs
-    are independent choices, so the best deterministic adversary is found by backward induction, one axis after the
-    other. Deterministic adversaries suffice: a randomised one is a mixture of them, and the sums above are convex.
+    The worst event is {o : P_d(o) > e^epsilon P_d'(o)}. A question that an adversary chooses after each output is an
+    axis that is maximised instead of summed, by backward induction. Deterministic adversaries suffice, because the sums
+    are convex.
 
     Parameters
     ----------
@@ -94,7 +90,7 @@ class PrivacyDefinition:
     pairs
         Neighbours, in both orders: (2, pairs).
     asked
-        Which of the output axes are an adversary's questions; they are maximised, not summed.
+        Which of the output axes are an adversary's questions.
     """
 
     laws: Floats
@@ -112,7 +108,7 @@ class PrivacyDefinition:
     def epsilon(self, delta: float = 0.0) -> Any:
         """Return the smallest epsilon >= 0 for `delta`, exact up to rounding; math.inf if there is none.
 
-        In x = e^epsilon the divergence is convex and piecewise linear, so Newton's steps from x = 1 end at the root.
+        The divergence is convex and piecewise linear in x = e^epsilon, so Newton's steps from x = 1 end at the root.
         """
         target = validation.delta(delta)
         if target == 0:
@@ -138,7 +134,7 @@ class PrivacyDefinition:
             return _to_scalar(np.maximum(self._worst(_product(first, ratio), np.sum), 0.0))
         if power * np.max(np.abs(ratio), initial=0.0, where=np.isfinite(ratio)) > _LARGEST:
             with np.errstate(divide="ignore"):
-                return _to_scalar(self._worst(np.log(first) + power * ratio, _log_sum) / power)
+                return _to_scalar(self._worst(np.log(first) + power * ratio, np.logaddexp.reduce) / power)
         sums = self._worst(_product(first, np.expm1(power * ratio)), np.sum)  # sum P (P / Q)^(alpha - 1), minus 1
         return _to_scalar(np.log1p(np.maximum(sums, 0.0)) / power)
 
@@ -165,7 +161,7 @@ class PrivacyDefinition:
 
     @cached_property
     def _largest_ratio(self) -> Floats:
-        """Return max P / Q over neighbours and outputs: all questions can be asked, so no adversary has to be found."""
+        """Return max P / Q over neighbours and outputs; no adversary has to be found."""
         _, _, ratio = self._leaves
         return np.asarray(np.exp(np.max(ratio, axis=tuple(range(self._leading, ratio.ndim)), initial=0.0)))
 
@@ -198,12 +194,7 @@ def _product(chance: Floats, value: Floats) -> Floats:
         return np.where(chance > 0, chance * value, 0.0)
 
 
-def _log_sum(values: Floats, axis: int) -> Floats:
-    return np.asarray(np.logaddexp.reduce(values, axis=axis))
-
-
 def _to_scalar(values: Any) -> Any:
-    """Return a float if the values are a single number."""
     return float(values) if np.ndim(values) == 0 else values
 
 
@@ -223,8 +214,7 @@ class ExplicitPolicy:
                          policy learns x_{t,q_t}; the adversary sees the recommendations
 
     Symbols: T `rounds`, K `arms`, R `rewards` (number of values of a reward), o_t recommended, q_t asked, r_t reward.
-    The last reward influences nothing and is left out. A policy whose noise is kept from round to round (AdaC-UCB) has
-    such an array too, though it is no product of rules.
+    The last reward influences nothing and is left out. Reference: Azize and Basu 2024 [004], Definitions 2 to 4.
 
     Parameters
     ----------
@@ -241,22 +231,24 @@ class ExplicitPolicy:
         paths = np.asarray(self.paths, dtype=float)
         object.__setattr__(self, "paths", paths)
         validation.set_validated(self, validation.integer, "replicates", least=0)
-        if paths.shape[self.replicates :] != self._shape(self.rounds, self.arms, self.rewards):
-            raise InvalidArgument("shape of paths", paths.shape, "(..., K, K, R, K, K, R, ..., K)")
+        arms = self.arms
+        if paths.shape[self.replicates :] != (arms, arms, self.rewards) * (self.rounds - 1) + (arms,):
+            raise InvalidArgument("the shape of paths", paths.shape, "(..., K, K, R, K, K, R, ..., K)")
         if not np.all(paths >= 0):
             raise InvalidArgument("paths", float(np.min(paths)), "probabilities >= 0")
-        while paths.ndim > self.replicates + 1:  # what is recommended first does not know what is told later
+        while paths.ndim > self.replicates + 1:
             total = np.sum(paths, axis=-1)
             paths = total[..., 0, 0]
             if np.max(np.abs(total - paths[..., None, None])) > 1e-9:
-                raise InvalidArgument("paths", "they look ahead", "recommendations that do not depend on later rewards")
+                allowed = "probabilities that do not depend on later rewards"
+                raise InvalidArgument("paths", ValueSummary("some that do"), allowed)
         if np.max(np.abs(np.sum(paths, axis=-1) - 1)) > 1e-9:
-            raise InvalidArgument("paths", float(np.max(np.sum(paths, axis=-1))), "probabilities that sum to 1")
+            found = ValueSummary(f"a sum of {float(np.max(np.sum(paths, axis=-1))):.6g}")
+            raise InvalidArgument("paths", found, "probabilities that sum to 1")
 
     @classmethod
     def from_rules(cls, rules: Sequence[Any], *, rewards: int = 2) -> ExplicitPolicy:
-        """Build a policy from pi_1, ..., pi_T: rule t is (..., (K R)^(t-1), K), one row of probabilities for every
-        history.
+        """Build a policy from pi_1, ..., pi_T: rule t is (..., (K R)^(t-1), K), a row of probabilities per history.
 
         Histories (a_1, r_1, ..., a_{t-1}, r_{t-1}) are counted in lexicographic order, the latest reward fastest.
         """
@@ -267,12 +259,14 @@ class ExplicitPolicy:
         paths = np.ones(())
         for t, table in enumerate(tables):
             if table.ndim != tables[0].ndim or table.shape[-2:] != ((arms * width) ** t, arms):
-                raise InvalidArgument(f"shape of rule {t + 1}", table.shape, f"(..., {(arms * width) ** t}, {arms})")
+                raise InvalidArgument(
+                    f"the shape of rule {t + 1}", table.shape, f"(..., {(arms * width) ** t}, {arms})"
+                )
             if not (np.all(table >= 0) and np.allclose(np.sum(table, axis=-1), 1, atol=1e-9)):
                 raise InvalidArgument(f"rule {t + 1}", rules[t], "rows of probabilities that sum to 1")
-            told = (slice(None), slice(None)) if t else ()
+            given = (slice(None), slice(None)) if t else ()
             split = table.reshape(*table.shape[:-2], *(arms, width) * t, arms)
-            split = split[(..., *(None, *told) * t, slice(None))]  # the rule does not look at its own recommendations
+            split = split[(..., *(None, *given) * t, slice(None))]  # the rule does not look at its own recommendations
             paths = paths[(..., *(None,) * (3 if t else 1))] * split
         return cls(paths=paths, replicates=tables[0].ndim - 2)
 
@@ -318,7 +312,6 @@ class ExplicitPolicy:
 
     @cached_property
     def _tables(self) -> Wholes:
-        """Return all tables of potential rewards: (n, T - 1, K)."""
         rows = np.array(list(product(range(self.rewards), repeat=self.arms)), dtype=np.int64)  # (R^K, K)
         return rows[self._rows]
 
@@ -347,19 +340,15 @@ class ExplicitPolicy:
         found: Floats = self.paths[place]
         return found.reshape(*self.paths.shape[: self.replicates], len(tables), *recommended[-1].shape)
 
-    @staticmethod
-    def _shape(rounds: int, arms: int, rewards: int) -> tuple[int, ...]:
-        return (arms, arms, rewards) * (rounds - 1) + (arms,)
-
 
 def _table(round: int, rule: Any) -> Floats:
     """Return the rule's rows of probabilities, or raise an error that names it."""
     try:
         table = np.asarray(rule, dtype=float)
     except (TypeError, ValueError):
-        raise InvalidArgument(f"rule {round}", rule, "rows of probabilities, all of one length") from None
+        raise InvalidArgument(f"rule {round}", rule, "rows of probabilities of one length") from None
     if table.ndim < 2:
-        raise InvalidArgument(f"rule {round}", rule, "a list of rows, one for every history; round 1 has one row")
+        raise InvalidArgument(f"rule {round}", rule, "a list of rows, one for every history", "Round 1 has one row")
     return table
 
 
@@ -376,32 +365,9 @@ Adversary = tuple[NDArray[np.int64], ...]  # q_t = adversary[t - 1][o_1, ..., o_
 
 
 def iterate_adversaries(*, rounds: int, arms: int) -> Iterator[Adversary]:
-    """Yield every deterministic adversary: prod_{t<T} K^(K^t) of them; 64 for T = 3, K = 2 and 27 for T = 2, K = 3.
-
-    This is the plain way, beside backward induction.
-    """
+    """Yield every deterministic adversary: prod_{t<T} K^(K^t) of them, 64 for T = 3, K = 2."""
     shapes = [(arms,) * t for t in range(1, rounds)]
     sizes = [arms**t for t in range(1, rounds)]
     for questions in product(range(arms), repeat=sum(sizes)):
         parts = np.split(np.array(questions, dtype=np.int64), np.cumsum(sizes)[:-1]) if sizes else []
         yield tuple(part.reshape(shape) for part, shape in zip(parts, shapes, strict=True))
-
-
-def make_identity_adversary(*, rounds: int, arms: int) -> Adversary:
-    """Return the adversary who asks for the recommended arm: against it, Interactive DP is Table DP."""
-    return tuple(np.indices((arms,) * t, dtype=np.int64)[-1] for t in range(1, rounds))
-
-
-def compose_with_adversary(policy: ExplicitPolicy, adversary: Adversary) -> ExplicitPolicy:
-    """Return pi^B of [004], Proposition 2(b): it plays on its own, but learns as if q_t = B(o_1, ..., o_t) was played.
-
-    Its rewards are x_{t,o_t}, those of its own arms; the adversary's view has x_{t,q_t}.
-    """
-    arms, rewards, lead = policy.arms, policy.rewards, policy.paths.shape[: policy.replicates]
-    own = np.indices(policy.paths.shape[policy.replicates :])  # axes o_1, q_1, r_1, ..., o_T; now q_t is its own arm
-    index: list[NDArray[np.int64]] = list(own)
-    for t, rule in enumerate(adversary):
-        index[3 * t + 1] = rule[tuple(own[3 * s + 1] for s in range(t + 1))]
-    place: tuple[Any, ...] = (..., *index)
-    paths = policy.paths[place].reshape(*lead, *(arms, arms, rewards) * (policy.rounds - 1), arms)
-    return ExplicitPolicy(paths=paths, replicates=policy.replicates)

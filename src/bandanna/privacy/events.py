@@ -28,10 +28,7 @@ PARTS = ("matrix", "weighted", "vector")
 
 
 class Event:
-    """Base class of all events. An accountant refuses an event of a class that it does not know.
-
-    A parameter has the same allowed values in all events; they are checked here.
-    """
+    """Base class of all events. An accountant refuses an event of a class that it does not know."""
 
     def __post_init__(self) -> None:
         for check, names in _ALLOWED.items():
@@ -55,8 +52,8 @@ class ClearEvent(Event):
 class GaussianEvent(Event):
     """x + N(0, std^2 I) with l2 `sensitivity`, on a grid.
 
-    With `grid` > 0 the value was rounded to multiples of `grid` and the noise is a discrete Gaussian on it, as the
-    secure source draws it; the rounding raises the sensitivity by grid * sqrt(dim). grid = 0 is the ideal.
+    With `grid` > 0 the value was rounded to multiples of `grid` and the noise is a discrete Gaussian on it; the
+    rounding raises the sensitivity by grid * sqrt(dim). grid = 0 is the ideal.
     """
 
     std: float
@@ -103,7 +100,6 @@ class CapEvent(Event):
 
     With probability `chance` the first inside is sent, else the first outside; if there is none, the first of all. A
     direction is that of a Gaussian vector of `dim` coordinates in whole steps, `steps` to a standard deviation.
-    Neighbours have any two u0.
     """
 
     cosine: float
@@ -124,10 +120,16 @@ class CapEvent(Event):
 class BinomialEvent(Event):
     """Totals of a batch: integers plus Bin(trials, probability) per coordinate.
 
-    `shift` bounds the l2 norm of a neighbour's change before rounding, in units of the lattice (R = s Delta_2); `reach`
-    bounds the change of any one coordinate after rounding (an integer). With `rounded`, statistics were rounded
-    stochastically to the lattice, independently per coordinate; otherwise they were integers already. All of that holds
-    up to a total-variation mass `tail` (what the refusal of improbable counts leaves).
+    Parameters
+    ----------
+    shift
+        Bound on the l2 norm of a neighbour's change before rounding, in units of the lattice (R = s Delta_2).
+    reach
+        Bound on the change of one coordinate after rounding, an integer.
+    rounded
+        Whether statistics were rounded stochastically to the lattice, independently per coordinate.
+    tail
+        Total-variation mass beside all that, such as the refusal of improbable counts leaves.
     """
 
     trials: int
@@ -144,7 +146,7 @@ class BinomialEvent(Event):
 class ShuffledGaussianEvent(Event):
     """`users` reports x_i + N(0, std^2 I), each with l2 `sensitivity`, in a uniformly random order.
 
-    Each report is that Gaussian up to a total-variation mass `tail` (what discrete noise on a grid leaves).
+    Each report is that Gaussian up to a total-variation mass `tail`.
     """
 
     std: float
@@ -159,8 +161,8 @@ class ShuffledGaussianEvent(Event):
 class ContinualEvent(Event):
     """All prefix sums of a stream through a factorisation A = B C: C x + z is released, z_i ~ N(0, std^2 I).
 
-    One element of the stream changes by at most `sensitivity` in l2, and one user changes at most `participations`
-    different elements. `grid` as in GaussianEvent: every released number is rounded to it before the noise is added.
+    One element changes by at most `sensitivity` in l2, and one user changes at most `participations` elements. `grid`
+    is as in GaussianEvent.
     """
 
     factorisation: Factorisation
@@ -174,7 +176,7 @@ class ContinualEvent(Event):
 @stored_as("RecordEvent")
 @dataclass(frozen=True, kw_only=True)
 class RecordEvent(Event):
-    """A release of one part of a person's features x, |x| <= 1, beside which other parts of the same x may be released.
+    """A release of one part of a user's features x, |x| <= 1, beside other parts of the same x.
 
     By itself it costs what `event` costs. Parts of one record have no common worst case, so together they cost less
     than the sum (`price_jointly`).
@@ -185,7 +187,7 @@ class RecordEvent(Event):
         "matrix": x x^T; "weighted": w x x^T with any w in [0, 1]; "vector": y x with any |y| <= 1. Each has a unit in
         which the sensitivity of `event` is sqrt 2, sqrt 2 and 2.
     record
-        All releases of one person with this name are of the same x. Nothing is known of other names.
+        Releases of one user with the same name are about the same x.
     """
 
     event: GaussianEvent | ContinualEvent | BinomialEvent
@@ -196,7 +198,7 @@ class RecordEvent(Event):
         if type(self.event) not in (GaussianEvent, ContinualEvent, BinomialEvent):
             raise InvalidArgument("event", self.event, "a GaussianEvent, ContinualEvent or BinomialEvent")
         if isinstance(self.event, ContinualEvent) and self.event.participations != 1:
-            raise InvalidArgument("event", self.event, "a stream in which somebody's features are once")
+            raise InvalidArgument("event", self.event, "a stream with one participation")
         validation.one_of("part", self.part, PARTS)
         if not isinstance(self.record, str):
             raise InvalidArgument("record", self.record, "a text")
@@ -205,7 +207,7 @@ class RecordEvent(Event):
 @stored_as("CompositionEvent")
 @dataclass(frozen=True, kw_only=True)
 class CompositionEvent(Event):
-    """Several releases about the same person, each possibly chosen after seeing the earlier ones."""
+    """Several releases about the same user, each possibly chosen after seeing the earlier ones."""
 
     events: tuple[Event, ...]
 
@@ -219,7 +221,7 @@ class CompositionEvent(Event):
 @stored_as("RepetitionEvent")
 @dataclass(frozen=True, kw_only=True)
 class RepetitionEvent(Event):
-    """`times` independent releases of the same kind about the same person."""
+    """`times` independent releases of the same kind about the same user."""
 
     event: Event
     times: int
@@ -242,8 +244,7 @@ def unwrap_all_records(event: Event) -> Event:
 def format_event(event: Any) -> str:
     """Write an event as its `repr` does, with its stored name, even if an earlier `repr` was interrupted.
 
-    The `repr` of a dataclass notes that it runs. If a signal raises there, the note stays, and every later `repr` of
-    the object is `...`.
+    A signal inside the `repr` of a dataclass leaves a mark, and every later `repr` of the object is `...`.
     """
     if isinstance(event, tuple):
         return f"({', '.join(map(format_event, event))}{',' * (len(event) == 1)})"
@@ -287,21 +288,14 @@ PRICINGS = ("joint", "separate")  # of a matrix and a vector: by the above, or t
 def price_jointly(matrix: float, vector: float, *, weighted: bool) -> float:
     """Return mu^2 of a matrix and a vector of the same features, from their own prices A and B (proofs.md 0.4).
 
-    A person's features |x| <= 1 are replaced by x'. With t = |<x, x'>|, A the squared Gaussian price of all releases of
-    x x^T and B that of all releases of y x, |y| <= 1, each at its own worst case, the two together cost at most
-
-        mu^2 = max over t of A (1 - t^2) + B (1 + t)/2 = A + B/2 + B^2/(16 A)  if B <= 4 A (t = B/(4 A)),
-                                                         else B (t = 1),
-
-    instead of A + B: the vector moves most for x' = -x, and then x x^T does not move at all. For a matrix w x x^T with
-    arbitrary weights, one of two weights may be 0 beside t = 1: mu^2 = max(the above, A/2 + B).
+    mu^2 = A + B/2 + B^2/(16 A)  if B <= 4 A,  else B;      with weights w x x^T also at least A/2 + B.
     """
     both = vector if vector > 4 * matrix else matrix + vector / 2 + (vector**2 / (16 * matrix) if matrix else 0.0)
     return max(both, matrix / 2 + vector) if weighted else both
 
 
 def price_joint_share(share: float, *, weighted: bool) -> float:
-    """Return what is paid of a squared price, `share` of which is the matrix's and the rest the vector's."""
+    """Return the joint price of a squared price of 1, `share` of which is the matrix's and the rest the vector's."""
     return price_jointly(share, 1 - share, weighted=weighted)
 
 

@@ -1,5 +1,4 @@
-"""Factorisations A = B C of the prefix-sum matrix, for continual release: buffered linear Toeplitz (BLT) and binary
-tree.
+"""Factorisations A = B C of the prefix-sum matrix, for continual release: buffered linear Toeplitz and binary tree.
 
 `factorise("blt", horizon=20_000)` is the one to use; the tree is the papers'.
 """
@@ -30,20 +29,13 @@ class Factorisation(ABC):
     """A = B C with A the lower-triangular matrix of ones: all prefix sums of a stream of `horizon` elements.
 
     The mechanism releases y = C x + z, z_i ~ N(0, std^2), and estimates the prefix sums A x by B y, whose noise is B z.
-    One element that changes by Delta in l2 moves C x by at most Delta `sensitivity()`, hence
+    For one element that changes by Delta in l2,
 
-        price mu = Delta sensitivity() / std,       std of the prefix at step t = std prefix_std(t),
+        price mu = Delta sensitivity() / std,       std of the prefix at step t = std prefix_std(t).
 
-    and at mu = 1, Delta = 1 the worst prefix has the standard deviation `unit_std()`.
-
-    Adaptive streams. Every factorisation here is lower triangular in time: a released number depends on elements that
-    have already arrived, and is noised once. For such matrices Gaussian noise has the same price when each element
-    may be chosen after seeing the earlier releases (Denisov, McMahan, Rush, Smith, Thakurta: Improved Differential
-    Privacy for SGD via Optimal Private Linear Operators on Adaptive Streams, 2022).
-
-    Several participations. A user who changes M0 different elements, each by at most Delta, moves C x by at most
-    Delta `sensitivity(M0)`, the largest norm of a sum of M0 different columns: no entry of a C here is negative, so
-    moves into one direction are the worst (proofs.md C.1).
+    C is lower triangular, so the price holds if elements are chosen after seeing earlier releases (Denisov et al.
+    2022). M0 elements of one user move C x by at most Delta sensitivity(M0), because no entry of C is negative
+    (proofs.md C.1).
     """
 
     horizon: int
@@ -54,7 +46,7 @@ class Factorisation(ABC):
 
     @abstractmethod
     def sensitivity(self, participations: int = 1) -> float:
-        """Return the largest norm of a sum of `participations` different columns of C: how far they can move C x."""
+        """Return the largest norm of a sum of `participations` different columns of C."""
 
     @abstractmethod
     def prefix_std(self, steps: ArrayLike) -> NDArray[np.float64]:
@@ -69,7 +61,7 @@ class Factorisation(ABC):
         """Return the number of released numbers (per coordinate) over the whole horizon."""
 
     def error(self) -> float:
-        """Return the largest row norm of B: std of the worst prefix for unit noise. By default rows are nested."""
+        """Return the largest row norm of B: std of the worst prefix for unit noise."""
         return float(self.prefix_std(self.horizon))
 
     def unit_std(self) -> float:
@@ -92,15 +84,13 @@ _STEPS = 4096
 
 
 def residues(rate: Array, rate_hat: Array) -> Array:
-    """Return w of C(x) = prod_j (1 - thh_j x)/(1 - th_j x) = 1 + sum_i w_i x/(1 - th_i x); with swapped arguments,
+    """Return w of C(x) = prod_j (1 - thh_j x)/(1 - th_j x) = 1 + sum_i w_i x/(1 - th_i x); with swapped arguments
     -w_hat.
 
-    w_i = prod_j (th_i - thh_j) / prod_{j != i} (th_i - th_j); for interlaced parameters all w_i > 0 and w_hat_i > 0.
+        w_i = prod_j (th_i - thh_j) / prod_{j != i} (th_i - th_j)
 
-    A rational generating function with poles theta_i = 1 - rate_i has coefficients sum_i amplitude_i (1 - rate_i)^k.
-    All amplitudes here are positive and everything is written in the rates, which are exact in floating point near
-    theta = 1. So no step subtracts nearly equal numbers, whatever the horizon. Arrays may have leading axes; poles are
-    on the last axis.
+    For interlaced parameters all w_i > 0 and w_hat_i > 0. Everything is written in the rates 1 - theta, which are exact
+    in floating point near theta = 1, so no step subtracts nearly equal numbers. Poles are on the last axis.
     """
     zeros = rate_hat[..., None, :] - rate[..., :, None]  # (..., n, n): th_i - thh_j
     poles = rate[..., None, :] - rate[..., :, None] + np.eye(rate.shape[-1])  # (..., n, n): th_i - th_j; 1 for j = i
@@ -134,8 +124,8 @@ def column_square(rate: Array, rate_hat: Array, horizon: int) -> Array:
 def columns_square(rate: Array, rate_hat: Array, horizon: int, count: int) -> float:
     """Return the squared norm of the sum of C's first `count` <= horizon columns; above _STEPS of them, an upper bound.
 
-    Row t < count of that sum holds c_0 + ... + c_t = 1 + sum_i w_i (1 + ... + theta_i^{t-1}), which grows with t; row t
-    >= count holds c_{t-count+1} + ... + c_t = sum_i w_i (1 + ... + theta_i^{count-1}) theta_i^{t-count}.
+    Row t < count of that sum holds 1 + sum_i w_i (1 + ... + theta_i^{t-1}), which grows with t; row t >= count holds
+    sum_i w_i (1 + ... + theta_i^{count-1}) theta_i^{t-count}.
     """
     if count == 1:
         return float(column_square(rate, rate_hat, horizon))
@@ -165,17 +155,14 @@ _FLAT = 1e-5  # gradient at which the search ends: the cost is then within about
 
 
 def rates_from_logits(point: Array) -> tuple[Array, Array]:
-    """Map free numbers (..., 2n) to interlaced 0 < rate_1 < rate_hat_1 < rate_2 < ... < 1: logits with positive gaps.
-
-    The first number is the lowest logit, the others are logarithms of the gaps between neighbours.
-    """
+    """Map a lowest logit and log gaps, (..., 2n), to interlaced 0 < rate_1 < rate_hat_1 < rate_2 < ... < 1."""
     gaps = np.concatenate([point[..., :1], np.exp(point[..., 1:])], axis=-1)
     mixed = 1 / (1 + np.exp(-np.cumsum(gaps, axis=-1)))  # (..., 2n)
     return mixed[..., 0::2], mixed[..., 1::2]
 
 
 def initial_logits(horizon: int, buffers: int) -> Array:
-    """Return logits of the rates evenly spaced from ln(1/T) to 0.6: the poles' time scales fill 1..T geometrically."""
+    """Return logits of rates evenly spaced from ln(1/T) to 0.6: time scales fill 1..T geometrically."""
     lowest, highest = -math.log(horizon), 0.6
     gap = (highest - lowest) / (2 * buffers - 1)
     return np.concatenate([[lowest], np.full(2 * buffers - 1, math.log(gap))])
@@ -220,19 +207,14 @@ class BLT(Factorisation):
         C(x) = prod_i (1 - theta_hat_i x) / prod_i (1 - theta_i x),   1 >= th_1 > thh_1 > th_2 > ... > thh_n >= 0.
 
     Interlacing makes all residues positive: c_0 = 1, c_k = sum_i w_i theta_i^{k-1} > 0, and B(x) = 1/((1-x) C(x)) has
-    b_k = b_inf + sum_i u_i theta_hat_i^k > 0, so that both norms are finite sums of positive terms:
+    b_k = b_inf + sum_i u_i theta_hat_i^k > 0. The first column of C and the last row of B are the longest:
 
-        sensitivity^2 = sum_{k < T} c_k^2,      prefix_std(t)^2 = sum_{k < t} b_k^2.
+        sensitivity^2 = sum_{k < T} c_k^2,      prefix_std(t)^2 = sum_{k < t} b_k^2,
 
-    Column j of C holds c_0..c_{T-j}: the first column has every term of the others, and is the longest. Row t of B
-    holds b_{t-1}..b_0: the last row is the longest. Both are evaluated in closed form by geometric series, so the cost
-    does not depend on T. Without buffers C = I, and every element is noised by itself.
+    evaluated by geometric series. Without buffers C = I.
 
     Streaming: (C x)_t = x_t + sum_i w_i s_i, s_i <- theta_i s_i + x_t; C^{-1} the same with -w_hat_i and theta_hat_i.
-
-    Adaptive streams: C is lower triangular, so the price holds for them too (Denisov et al. 2022; see Factorisation).
-
-    References: Dvijotham, McMahan, Pillutla, Steinke, Thakurta, Efficient and Near-Optimal Noise Generation for
+    Reference: Dvijotham, McMahan, Pillutla, Steinke, Thakurta, Efficient and Near-Optimal Noise Generation for
     Streaming Differential Privacy (2024). Deviation: parameters found by our own search for the worst prefix.
     """
 
@@ -245,18 +227,16 @@ class BLT(Factorisation):
         object.__setattr__(self, "theta", tuple(float(value) for value in self.theta))
         object.__setattr__(self, "theta_hat", tuple(float(value) for value in self.theta_hat))
         if not is_interlaced(self.theta, self.theta_hat):
-            allowed = "as many as theta_hat, interlaced: 1 >= theta_1 > theta_hat_1 > theta_2 > ... > theta_hat_n >= 0"
-            raise InvalidArgument("theta, theta_hat", (self.theta, self.theta_hat), allowed)
+            allowed = "interlaced, 1 >= theta_1 > theta_hat_1 > theta_2 > ... > theta_hat_n >= 0, and of one length"
+            raise InvalidArgument("theta and theta_hat", (self.theta, self.theta_hat), allowed)
 
     @classmethod
     def optimal(cls, *, horizon: int, buffers: int = 4) -> BLT:
-        """Return the least unit_std() that the search finds with at most `buffers` buffers; the parameters are cached
-        on disk.
+        """Return the BLT with the least unit_std() that the search finds with at most `buffers` buffers; cached on
+        disk.
 
-        One more buffer is kept only if it helps, and the search ends when it does not, so more buffers are never worse.
-        n buffers can match the first 2n + 1 coefficients of the square root, so more than T // 2 are not tried.
-        Sensitivity and error are computed anew from cached parameters. Inside of `use_factorisations` it returns the
-        given one.
+        A further buffer is kept only if it helps. n buffers can match the first 2n + 1 coefficients of the square root,
+        so no more than T // 2 are tried. Inside `use_factorisations` it returns the given one.
         """
         horizon, buffers = validation.integer("horizon", horizon), validation.integer("buffers", buffers)
         most = min(buffers, horizon // 2)
@@ -277,10 +257,8 @@ class BLT(Factorisation):
             return {"theta": list(best.theta), "theta_hat": list(best.theta_hat)}
 
         def valid(found: Mapping[str, Any]) -> bool:
-            stored = build(found)
-            return (
-                stored.buffers <= most and stored.unit_std() <= cls(horizon=horizon, theta=(), theta_hat=()).unit_std()
-            )
+            stored, plain = build(found), cls(horizon=horizon, theta=(), theta_hat=())
+            return stored.buffers <= most and stored.unit_std() <= plain.unit_std()
 
         started = (_GIVEN.get() or {}).get(horizon)
         if started is not None and started.buffers <= most:
@@ -310,10 +288,10 @@ class BLT(Factorisation):
         return -residues(rate_hat, rate)
 
     def sensitivity(self, participations: int = 1) -> float:
-        """Return the norm of C's first column, its longest; for several participations, of the sum of the first ones.
+        """Return the norm of C's first column; for several participations, of the sum of the first ones.
 
-        c_0 >= c_1 >= ... (c_1 <= theta_1 by interlacing), so columns overlap the more, the earlier and the closer
-        together they are (proofs.md C.1).
+        c_0 >= c_1 >= ..., so columns overlap the more, the earlier and the closer together they are (proofs.md
+        C.1).
         """
         count = min(validation.integer("participations", participations), self.horizon)
         return math.sqrt(columns_square(*self._rates, self.horizon, count))
@@ -334,10 +312,10 @@ class BLT(Factorisation):
 
 @contextmanager
 def use_factorisations(factorisations: Iterable[BLT]) -> Iterator[None]:
-    """Inside, `optimal` returns the one of these with the same horizon, if there is one.
+    """Make `BLT.optimal` return the one of these with the same horizon, if there is one, inside this context.
 
-    The search ends where its cost is flat, and its last digits depend on the processor. Half a stream of one
-    factorisation and half of another has no price, so a stream that is continued elsewhere must keep its factorisation.
+    The last digits of the search depend on the processor, and a stream that is continued elsewhere must keep its
+    factorisation.
     """
     token = _GIVEN.set({each.horizon: each for each in factorisations})
     try:
@@ -363,8 +341,7 @@ def is_interlaced(theta: Sequence[float], theta_hat: Sequence[float]) -> bool:
 class BinaryTree(Factorisation):
     """Noisy sums of all complete dyadic blocks; a prefix adds the blocks of its binary expansion.
 
-    C has one row for each block ((j-1) 2^l, j 2^l] with j 2^l <= T; L = floor(log2 T) + 1 levels. An element lies in at
-    most one block of a level, and the first element in one of every level:
+    C has one row for each block ((j-1) 2^l, j 2^l] with j 2^l <= T; L = floor(log2 T) + 1 levels, and
 
         sensitivity = sqrt(L),      prefix_std(t)^2 = popcount(t).
 
@@ -381,8 +358,8 @@ class BinaryTree(Factorisation):
     def sensitivity(self, participations: int = 1) -> float:
         """Return sqrt(L) for one participation. M elements, n_b of them in block b, move C x by sqrt(sum_b n_b^2).
 
-        On a level of blocks of w = 2^l elements the sum of squares is largest if blocks are full but for one: q w^2 +
-        r^2 with q w + r = M, or what the level's blocks hold in all; the first M elements reach it on all levels.
+        On a level of blocks of w = 2^l elements the sum of squares is at most q w^2 + r^2 with q w + r = M, or what the
+        level's blocks hold in all; the first M elements reach it on all levels.
         """
         each, square = validation.integer("participations", participations), 0
         for level in range(self.levels):

@@ -17,6 +17,7 @@ from bandanna.numeric import search
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)
 _LOG_SQRT_TAU = 0.5 * math.log(2 * math.pi)
+NEVER_PURE = "Gaussian noise is never pure. Use a Laplace mechanism"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,10 +77,8 @@ def _mills_slope(x: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def log_delta(epsilon: ArrayLike, mu: ArrayLike) -> NDArray[np.float64]:
     """Return the logarithm of `delta`, within about 1e-11 relative in delta, for finite mu > 0 and epsilon >= 0."""
-    epsilon, mu = (
-        validation.non_negative_array("epsilon", epsilon, error=InvalidBudget),
-        validation.non_negative_array("mu", mu),
-    )
+    epsilon = validation.non_negative_array("epsilon", epsilon, error=InvalidBudget)
+    mu = validation.non_negative_array("mu", mu)
     if not np.all((mu > 0) & (mu < math.inf)):
         raise InvalidArgument("mu", mu, "finite numbers > 0")
     return _log_delta(epsilon, mu)
@@ -88,8 +87,8 @@ def log_delta(epsilon: ArrayLike, mu: ArrayLike) -> NDArray[np.float64]:
 def _log_delta(epsilon: NDArray[np.float64], mu: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return `log_delta` without checks.
 
-    With a = epsilon/mu - mu/2 and b = epsilon/mu + mu/2, e^epsilon = phi(a)/phi(b), so that delta = phi(a) (Mills(a) -
-    Mills(b)); the difference is taken as an integral of -Mills' if b - a = mu is small.
+    With a = epsilon/mu - mu/2 and b = epsilon/mu + mu/2, delta = phi(a) (Mills(a) - Mills(b)); for small mu the
+    difference is taken as an integral of -Mills'.
     """
     a, b = epsilon / mu - mu / 2, epsilon / mu + mu / 2
     log_phi = -0.5 * a * a - _LOG_SQRT_TAU
@@ -108,10 +107,8 @@ def _log_delta(epsilon: NDArray[np.float64], mu: NDArray[np.float64]) -> NDArray
 
 def delta(epsilon: ArrayLike, mu: ArrayLike) -> NDArray[np.float64]:
     """Return the exact delta of a mu-GDP release at epsilon >= 0 (0 for mu = 0, 1 for mu = infinity)."""
-    epsilon, mu = (
-        validation.non_negative_array("epsilon", epsilon, error=InvalidBudget),
-        validation.non_negative_array("mu", mu),
-    )
+    epsilon = validation.non_negative_array("epsilon", epsilon, error=InvalidBudget)
+    mu = validation.non_negative_array("mu", mu)
     regular = (mu > 0) & np.isfinite(mu)
     value = np.exp(_log_delta(epsilon, np.where(regular, mu, 1.0)))
     return np.where(regular, value, np.where(mu > 0, 1.0, 0.0))
@@ -125,7 +122,7 @@ def epsilon(delta_: float, mu_: float) -> float:
     return math.inf if delta_ == 0.0 or math.isinf(mu_) else _epsilon(delta_, mu_)
 
 
-@lru_cache(maxsize=4096)  # of what is calibrated and stated over and over
+@lru_cache(maxsize=4096)
 def _epsilon(delta_: float, mu_: float) -> float:
     log_target = math.log(delta_)
     # delta <= Phi(-a): once a = epsilon/mu - mu/2 reaches sqrt(2 log(1/delta)) the target is met
@@ -140,7 +137,7 @@ def mu(epsilon_: float, delta_: float) -> float:
     """Return the largest mu with delta(epsilon; mu) <= delta. The analytic Gaussian mechanism has std Delta_2 / mu."""
     epsilon_, delta_ = validation.epsilon(epsilon_), validation.delta(delta_)
     if delta_ == 0.0:
-        raise InvalidBudget("delta", 0.0, "a number in (0, 1): Gaussian noise is never pure, use a Laplace mechanism")
+        raise InvalidBudget("delta", 0.0, "a number in (0, 1)", NEVER_PURE)
     return math.inf if math.isinf(epsilon_) else _mu(epsilon_, delta_)
 
 
@@ -159,8 +156,7 @@ def solve_epsilon(
     """Return the smallest epsilon >= 0 at which a decreasing privacy profile is at most `target`; infinity beyond
     `most`.
 
-    `reach` is a guess from above. The returned epsilon itself meets the target, and is at most 1 part in 10^12 too
-    large.
+    `reach` is a guess from above. The returned epsilon meets the target, and is at most 1 part in 10^12 too large.
     """
 
     def log_profile(epsilon: float) -> float:
@@ -171,7 +167,7 @@ def solve_epsilon(
 
 
 def _solve(log_profile: Callable[[float], float], log_target: float, *, reach: float, most: float = 600.0) -> float:
-    """`solve_epsilon` of logarithms. Where its tail counts more a bound may rise again, so this is searched closely."""
+    """Solve for logarithms. Where its tail counts more a bound may rise again, so this is searched closely."""
     if log_profile(0.0) <= log_target:
         return 0.0
     high = max(reach, 1e-12)

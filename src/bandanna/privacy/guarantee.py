@@ -87,7 +87,8 @@ class Guarantee:
 
     def __str__(self) -> str:
         """Return plain sentences: the promise, who sees what, and what is left against a shuffler."""
-        parts = (self.promise(), self._describe_test(), self._describe_observers(), self._describe_shuffler())
+        test = "This is a test: anyone who knows its seed sees everything." if self.seeded else ""
+        parts = (self.promise(), test, self._describe_observers(), self._describe_shuffler())
         return " ".join(sentence for sentence in parts if sentence)
 
     def brief(self) -> str:
@@ -114,9 +115,6 @@ class Guarantee:
             f"The adversary {ADVERSARIES[self.adversary]}."
         )
 
-    def _describe_test(self) -> str:
-        return "This is a test: anyone who knows its seed sees everything." if self.seeded else ""
-
     def _describe_observers(self) -> str:
         sentences = [describe_view(who, what) for who, what in self.observers]
         if self.one_process:
@@ -129,7 +127,8 @@ class Guarantee:
     def _describe_shuffler(self) -> str:
         if "shuffle" not in self.trust:
             return ""
-        against = "all shufflers together" if self.against == SHUFFLER and self._several_shufflers else self.against
+        several = any(who.endswith(" shufflers") for who, _ in self.observers)
+        against = "all shufflers together" if self.against == SHUFFLER and several else self.against
         if self.shuffler is not None:
             numbers = f"epsilon = {format_rounded_up(self.shuffler.epsilon)}"
             numbers += f", delta = {format_rounded_up(self.shuffler.delta, 3)}"
@@ -147,10 +146,6 @@ class Guarantee:
         alone = "" if self.against == SHUFFLER else " The shuffler alone learns who sent each report and when."
         return f"Against {against}, {left}{alone}"
 
-    @property
-    def _several_shufflers(self) -> bool:
-        return any(who.endswith(" shufflers") for who, _ in self.observers)
-
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON; infinities are None."""
         plain = asdict(self)
@@ -166,10 +161,7 @@ def describe_view(who: str, what: str) -> str:
 
 
 def find_worst_guarantee(each: Sequence[Guarantee]) -> Guarantee:
-    """Return the worst of every number, for a user to whom one of these guarantees applies.
-
-    The shuffler itself learns most from a large batch, which needs less noise of each user.
-    """
+    """Return the worst of every number, for a user to whom one of these guarantees applies."""
     stated = max(each, key=lambda one: one.epsilon)
     left = [one.shuffler for one in each if one.shuffler is not None]
     worst = max(left, key=lambda one: one.epsilon) if len(left) == len(each) else None

@@ -36,7 +36,13 @@ from bandanna.privacy.stores.base import LedgerEntry, LedgerStore, MemoryStore
 
 @dataclass(frozen=True, kw_only=True)
 class LedgerRelease:
-    """The public part of an expense: `release` is the noisy result, None if it was not drawn yet."""
+    """The public part of an expense.
+
+    Parameters
+    ----------
+    release
+        The noisy result; None if it was not drawn yet.
+    """
 
     task: str
     batch: str
@@ -48,8 +54,10 @@ class LedgerRelease:
 class LedgerView:
     """A public copy of a ledger at one moment: values only, without key, fingerprints, members or store.
 
-    A fingerprint has no noise: with the key, an attacker who knows all data of a batch but one person's finds that
-    person's by trying. A view has neither, so it may be kept, pickled and published.
+    Parameters
+    ----------
+    budget, participations
+        Those of the ledger.
     """
 
     budget: Budget
@@ -67,7 +75,7 @@ class LedgerView:
 
     @property
     def releases(self) -> tuple[LedgerRelease, ...]:
-        """The releases, in order; a copy, so that the stored releases cannot be changed."""
+        """The releases, in order, as copies."""
         shown = (replace(one, task=one.task.replace(accountant.SEPARATOR, ", ")) for one in self._released)
         return deepcopy(tuple(shown))
 
@@ -77,7 +85,8 @@ class LedgerView:
         times = "once" if self.participations == 1 else f"{self.participations:,} times"
         released = "1 release" if count == 1 else f"{count:,} releases"
         return (
-            f"epsilon = {spent} at delta = {delta:g} spent in {released}, by who takes part {times}; of {self.budget}"
+            f"epsilon = {spent} at delta = {delta:g} spent in {released} by a user who takes part {times}; "
+            f"the budget is {self.budget}"
         )
 
     def spent(self) -> float:
@@ -96,15 +105,15 @@ class LedgerView:
 
 @dataclass(frozen=True, kw_only=True)
 class BudgetBalance:
-    """What is spent of a budget, and what remains: for the person who can have paid most.
+    """The spent and the remaining part of a budget, for the user who can have paid most.
 
     Parameters
     ----------
     spent, total
-        Epsilon at `delta`: of all releases so far together, and of the whole budget. People who are in different
-        batches pay side by side, so `spent` need not grow with every release.
+        Epsilon at `delta`: of all releases so far together, and of the whole budget. Users in different batches pay
+        side by side, so `spent` need not grow with every release.
     delta
-        That of the budget; 1e-6 for a budget without one.
+        Delta of the budget; 1e-6 for a budget without one.
     """
 
     spent: float
@@ -113,7 +122,7 @@ class BudgetBalance:
 
     @property
     def remaining(self) -> float:
-        """`total` less `spent`, at least 0; a release is refused by its exact price, not by this number."""
+        """`total` less `spent`, at least 0. The ledger decides by exact prices, not by this number."""
         return max(0.0, self.total - self.spent)
 
     def __str__(self) -> str:
@@ -131,23 +140,22 @@ def stated_delta(budget: Budget) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Ledger:
-    """Guards one budget per person over any number of tasks.
+    """Guards one budget per user over any number of tasks.
 
     A release is identified by (task, batch). The first time, the ledger checks that it fits the budget, commits the
-    expense, has the noise drawn, stores the release and returns it. Asked again, after a crash or by another reader, it
-    returns the stored release and spends nothing. Other data, or another mechanism, under the same id is refused: fresh
-    noise on the same data would be a second release. If the noise could not be drawn or stored, the expense stays
-    committed and the same request may be repeated.
+    expense, draws the noise, stores the release and returns it. A repeated request returns the stored release and
+    spends nothing. Other data, or another mechanism, under the same id is refused. If the noise could not be drawn or
+    stored, the expense stays committed and the request may be repeated.
 
-    A person is in at most `participations` batches of a task. Without `members` the caller promises this; with them the
-    ledger counts and refuses. Tasks compose, because a person may be in all of them.
+    A user is in at most `participations` batches of a task. Without `members` the caller promises this; with them the
+    ledger counts and refuses. Tasks compose, because a user may be in all of them.
 
     Parameters
     ----------
     budget
-        The budget of each person.
+        The budget of each user.
     participations
-        Largest number of batches of a task with the same person.
+        Largest number of batches of a task with the same user.
     store
         Where the entries are kept; by default in memory.
     """
@@ -159,7 +167,7 @@ class Ledger:
     def __post_init__(self) -> None:
         validation.set_validated(self, validation.integer, "participations")
         if not isinstance(self.budget, Budget):
-            raise InvalidArgument("budget", self.budget, "a Budget: ApproxDP, PureDP, ZCDP or RenyiDP")
+            raise InvalidArgument("budget", self.budget, "an ApproxDP, PureDP, ZCDP or RenyiDP")
         if not isinstance(self.store, LedgerStore):
             raise InvalidArgument("store", self.store, "a LedgerStore")
 
@@ -181,24 +189,26 @@ class Ledger:
         ----------
         event
             The price of `draw`.
+        task, batch
+            The id of the release.
         data
-            What the release is about. Only a keyed fingerprint of it is kept.
+            The data of the release. Only a keyed fingerprint is kept.
         draw
-            Returns the noisy result.
+            A function that returns the noisy result.
         members
             Ids of the batch's users; the ledger counts them.
         streams
-            Number of continual releases with this price that the task has begun, one after the other, for different
-            people. More than one only if each person is in one batch.
+            Number of continual releases with this price that the task has begun, for different users. More than one
+            only if each user is in one batch.
         one_of
-            Alternative of the task: the batch is about the people in this alternative, all of them, and no others
-            (`accountant.iterate_alternatives`). Batches of an alternative compose, and the dearest alternative counts.
-            For Gaussian sums of reports in a ball around 0, from people with one report each; `members` of two
-            alternatives are refused.
+            Alternative of the task: the batch has all users of this alternative and no others
+            (`accountant.iterate_alternatives`). The dearest alternative counts. Only for Gaussian sums of reports in a
+            ball around 0, with one report per user.
 
         Returns
         -------
-        The noisy result, drawn now or stored before.
+        Any
+            The noisy result, drawn now or stored before.
         """
         task, batch = find_store_id(task, batch, one_of)
         if not isinstance(event, Event):
@@ -207,7 +217,8 @@ class Ledger:
             raise InvalidArgument("draw", draw, "a function without arguments that draws the release")
         people = _read_people(members)
         if validation.integer("streams", streams) > 1 and self.participations > 1:
-            raise InvalidArgument("streams", streams, f"1 for {self.participations} participations: nobody is in two")
+            allowed = f"1 for {self.participations} participations"
+            raise InvalidArgument("streams", streams, allowed, "No user may be in two streams")
         if one_of is not None:
             self._check_alternative(event, one_of)
         mark = self._fingerprint(data, event)
@@ -231,7 +242,7 @@ class Ledger:
                 result = draw()
                 self.store.keep(task, batch, deepcopy(result))
                 return result
-            return deepcopy(entry.release[0])  # the stored release stays what it was, whatever a caller does with his
+            return deepcopy(entry.release[0])
 
         return self.store.alone(once)
 
@@ -262,7 +273,7 @@ class Ledger:
     def _check_streams(self, task: str, event: Event, steps: int, streams: int) -> None:
         for atom in map(unwrap_record, accountant.count_atoms(event)):
             if isinstance(atom, ContinualEvent) and atom.participations < self.participations:
-                allowed = f"at least the ledger's {self.participations}: a stream's price covers its own participations"
+                allowed = f"at least {self.participations}, the participations of the ledger"
                 raise InvalidArgument("event.participations", atom.participations, allowed)
             if isinstance(atom, ContinualEvent) and steps >= streams * atom.factorisation.horizon:
                 raise BudgetExceeded(
@@ -270,35 +281,39 @@ class Ledger:
                 )
 
     def _check_alternative(self, event: Event, one_of: str) -> None:
-        """Refuse all but Gaussian noise on one report each: only there an alternative costs no more than to stay."""
         if self.participations > 1:
-            allowed = f"None for {self.participations} participations: somebody's reports would be in one sum"
-            raise InvalidArgument("one_of", one_of, allowed)
+            hint = "A user's reports would be in several sums"
+            raise InvalidArgument("one_of", one_of, f"None for {self.participations} participations", hint)
         if not all(isinstance(unwrap_record(atom), GaussianEvent) for atom in accountant.count_atoms(event)):
-            raise InvalidArgument("event", type(event).__name__, "Gaussian noise on a sum, where alternatives are")
+            allowed = "Gaussian noise on a sum for a task with alternatives"
+            raise InvalidArgument("event", ValueSummary.of(event), allowed)
 
     def _check_apart(self, task: str, people: tuple[str, ...]) -> None:
-        """Refuse people who are in two alternatives."""
         for other in accountant.find_other_alternatives(task, self.store.tasks()) if people else ():
             seen = self.store.appearances(other, people)
             for place, person in enumerate(people):
                 if seen[person]:
-                    allowed = "who are in no other alternative of the task"
-                    raise InvalidArgument(f"members[{place}]", "one who is in another one", f"people {allowed}")
+                    given, allowed = (
+                        ValueSummary("one who is in another"),
+                        "a user of this alternative of the task only",
+                    )
+                    raise InvalidArgument(f"members[{place}]", given, allowed)
 
     def _check_members(self, task: str, batch: str, people: tuple[str, ...]) -> None:
         named = self.store.named(task)
         if named is not None and named != bool(people):
             allowed = f"given for all batches of task {format_value(task)}, or for none"
-            raise InvalidArgument("members", f"{len(people)} ids", allowed)
+            raise InvalidArgument("members", ValueSummary(f"{len(people)} ids"), allowed)
         counts, seen = Counter(people), self.store.appearances(task, people)
         for place, person in enumerate(people):  # an id does not belong in a message
             if counts[person] > 1:
-                allowed = f"each person at most once in batch {format_value(batch)}"
-                raise InvalidArgument(f"members[{place}]", "one who is there twice", allowed)
+                allowed = f"a user who is in batch {format_value(batch)} once"
+                raise InvalidArgument(f"members[{place}]", ValueSummary("one who is there twice"), allowed)
             if seen[person] >= self.participations:
-                allowed = f"at most {self.participations} batches of task {format_value(task)} for each person"
-                raise BudgetExceeded(f"members[{place}] has been in {seen[person]}; allowed are {allowed}")
+                raise BudgetExceeded(
+                    f"members[{place}] has been in {seen[person]} batches of task {format_value(task)}; allowed are at "
+                    f"most {self.participations} for each user"
+                )
 
     def _fingerprint(self, data: Statistic | ArrayLike | bytes, event: Event) -> str:
         if isinstance(data, bytes):
@@ -308,41 +323,33 @@ class Ledger:
             kind, content = f"{array.dtype.str}{array.shape}", np.ascontiguousarray(array).tobytes()
             if isinstance(data, Statistic) and data.counts is not None:
                 kind, content = f"{kind} by counts", content + np.ascontiguousarray(data.counts).tobytes()
-        return hmac.new(
-            self.store.secret(), f"{format_event(event)}|{kind}|".encode() + content, hashlib.sha256
-        ).hexdigest()
+        message = f"{format_event(event)}|{kind}|".encode() + content
+        return hmac.new(self.store.secret(), message, hashlib.sha256).hexdigest()
 
 
 def find_store_id(task: str | int, batch: str | int, one_of: str | None = None) -> tuple[str, str]:
     """Return the task and batch under which a store keeps an entry."""
     named = _check_name("task", task), _check_name("batch", batch)
-    return (
-        named
-        if one_of is None
-        else (accountant.SEPARATOR.join((named[0], _check_name("one_of", one_of), named[1])), "0")
-    )
+    if one_of is None:
+        return named
+    return accountant.SEPARATOR.join((named[0], _check_name("one_of", one_of), named[1])), "0"
 
 
 def _check_name(argument: str, value: Any) -> str:
     """Return the name of a task or a batch as a text that a file can hold."""
     if isinstance(value, int | np.integer) and not isinstance(value, bool | np.timedelta64):
         return str(validation.integer(argument, value, least=-validation.LARGEST_EXACT_INTEGER))
-    if (
-        not isinstance(value, str)
-        or accountant.SEPARATOR in value
-        or (not value.isascii() and "\ufffd" in value.encode(errors="replace").decode())
-    ):
+    half = isinstance(value, str) and not value.isascii() and "\ufffd" in value.encode(errors="replace").decode()
+    if not isinstance(value, str) or accountant.SEPARATOR in value or half:
         raise InvalidArgument(argument, value, "a text or a whole number")
     return value
 
 
 def _read_people(members: Any) -> tuple[str, ...]:
-    """Return the ids of a batch's users as texts."""
     if members is None:
         return ()
-    return tuple(
-        map(str, members if isinstance(members, Set) else validation.list_entries("members", members, "user ids"))
-    )
+    ids = members if isinstance(members, Set) else validation.list_entries("members", members, "user ids")
+    return tuple(map(str, ids))
 
 
 # Users
@@ -352,7 +359,7 @@ _BITS = 4096  # of a whole number: its digits can be written
 
 
 def hash_user(secret: bytes, user: Any, name: str) -> str:
-    """Return the keyed hash under which a user is kept; 17, NumPy's 17 and "17" are equal. Errors never show an id."""
+    """Return the keyed hash of a user id; 17, NumPy's 17 and "17" are equal. Errors never show an id."""
     allowed = "a user's id: a text that is not empty, or a whole number"
     if isinstance(user, bool | np.timedelta64) or not isinstance(user, str | int | np.integer):
         raise InvalidStatistic(name, user, allowed)

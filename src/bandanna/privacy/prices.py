@@ -1,6 +1,6 @@
 """The price of every event in Gaussian, zero-concentrated and pure differential privacy.
 
-Also what the prices rest on: log-concave noise on the integers (Theorem A), stochastic rounding, and grids.
+Before them stands what they rest on: Theorem A for noise on the integers, stochastic rounding, grids, and caps.
 """
 
 from __future__ import annotations
@@ -9,13 +9,14 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, singledispatch
+from typing import Any
 
 import numpy as np
 from scipy import special
 
 from bandanna import validation
 from bandanna.errors import CalibrationError, UnknownEvent
-from bandanna.privacy import events, gdp, spherical_cap
+from bandanna.privacy import events, gdp
 from bandanna.privacy.budgets import pure_rho
 from bandanna.privacy.gdp import Price
 from bandanna.types import Floats
@@ -25,7 +26,7 @@ from bandanna.types import Floats
 
 _DENSE = 1e4  # standard deviation up to which every lattice point is looked at
 _BLOCK = 1e-3  # width of a block beyond that, in standard deviations
-_NEAR = 0.1  # relative deviations from a mean of which a series is summed
+_NEAR = 0.1  # relative deviations from a mean up to which a series is summed
 _SLACK = 1e-9  # relative allowance for rounding errors of the increments (measured below 1e-11)
 
 
@@ -104,26 +105,20 @@ def discrete_gaussian_law(std: float) -> LatticeLaw:
 
 
 def price_lattice_law(law: LatticeLaw, zmax: float) -> LatticePrice:
-    """Return the price of log-concave noise on the integers by its quantile transform: Theorem A.
+    """Return the price of log-concave noise on the integers by Theorem A (proofs.md A.2).
 
-    Let Q be a log-concave law on Z, F(j) = Q(X < j), z_j = Phi^{-1}(F(j)). For a cut `zmax`, let lo, hi be the first
-    and last j with |z_j| <= zmax, and
+    For a law Q with F(j) = Q(X < j), z_j = Phi^{-1}(F(j)), a cut `zmax`, and lo, hi the first and last j with |z_j| <=
+    zmax,
 
         mu_1 = max_{lo < j <= hi} (z_j - z_{j-1}),        t = max(Phi(z_lo), Phi(-z_hi)).
 
-    Then for every integer shift v with max_k |v_k| <= hi - lo, noise Q per coordinate and D coordinates,
+    An integer shift v with max_k |v_k| <= hi - lo costs mu = mu_1 |v|_2 with tail D t, D the number of coordinates.
 
-        HS_epsilon(Q^D + v, Q^D) <= delta_G(epsilon; mu_1 |v|_2) + D (1 + e^epsilon) t,
-
-    that is: a shift v costs mu = mu_1 |v|_2 in Gaussian DP with tail D t. (Monotone likelihood ratio makes the tests {X
-    >= j} optimal; their trade-off points lie above those of a Gaussian pair with mass t moved; Blackwell's theorem
-    makes the pair a post-processing of that one, and Gaussian pairs tensorise.)
-
-    Above a standard deviation of 10000, points are grouped in blocks of w = std/1000. Outwards from the mode, block
-    sums of Q are bounded from below by the geometric chord (log-concavity). An increment d_j = z_{j+1} - z_j equals
-    Q(j)/phi(x) for some x between them, Q(j) lies below the chord of the block before, extended, and z_j below z_a + (j
-    - a) m for any bound m on the block's increments; the resulting bound on log d_j is convex in j, so its maximum is
-    at an end of the block. This overstates mu_1 by a factor of about 1 + zmax/std + (zmax w/std)^2, below 1 + 1e-3.
+    Above a standard deviation of 10000, points are grouped in blocks of w = std/1000. Block sums of Q are bounded from
+    below by the geometric chord. An increment z_{j+1} - z_j equals Q(j)/phi(x) for some x between them, Q(j) lies below
+    the chord of the block before, extended, and z_j below z_a + (j - a) m for any bound m on the block's increments;
+    the bound on its logarithm is convex in j, so its maximum is at an end of the block. This overstates mu_1 by a
+    factor below 1 + 1e-3.
     """
     width = math.floor(_BLOCK * law.std) if law.std > _DENSE else 1
     up_z, up_mass = _walk_side(law, zmax, width, +1)  # cuts at mode+1, mode+1+w, ...
@@ -204,15 +199,13 @@ def _deviance(x: Floats, mean: float) -> Floats:
     e = np.asarray((x - mean) / mean)
     size = np.abs(e)
     if not np.all(near := size < _NEAR):
-        series = mean * np.where(
-            near, _deviance_series(np.clip(e, -_NEAR, _NEAR), _NEAR), special.xlog1py(1 + e, e) - e
-        )
-        return np.asarray(series)
+        series = _deviance_series(np.clip(e, -_NEAR, _NEAR), _NEAR)
+        return np.asarray(mean * np.where(near, series, special.xlog1py(1 + e, e) - e))
     return np.asarray(mean * _deviance_series(e, float(np.max(size, initial=0.0))))
 
 
 def _deviance_series(e: Floats, most: float) -> Floats:
-    """Return h(e) = sum_{k>=2} (-e)^k / (k (k-1)) for |e| <= most, as many terms as double precision can tell."""
+    """Return h(e) = sum_{k>=2} (-e)^k / (k (k-1)) for |e| <= most, to double precision."""
     last = next((k for k in range(3, 20) if most ** (k - 2) < 1e-18 * k * (k - 1)), 20)
     total, turned = np.full(e.shape, 1 / (last * (last - 1))), -e
     for k in range(last - 1, 1, -1):
@@ -228,17 +221,12 @@ _CELLS, _TOGETHER = 2000, 16
 
 
 def composable_shift(shift: float, dim: int, tail: float) -> float:
-    """Bound |v|_2 except with probability `tail` (A.3b), as a release that will be composed must.
+    """Bound |v|_2 except with probability `tail` (proofs.md A.3b), for a release that will be composed.
 
-    |v|^2 <= R^2 + D/4 + (2 R + sqrt D) sqrt(log(1/tail)/2)
+        |v|^2 <= R^2 + D/4 + (2 R + sqrt D) sqrt(log(1/tail)/2)
 
-    A statistic x is encoded as floor(s x + U), U uniform per coordinate. Coupling two neighbours by the same U, their
-    encodings differ by an integer vector v that rounds s (x' - x) coordinate by coordinate, so with R = s Delta_2 and D
-    coordinates
-
-        E |v|^2 <= R^2 + D/4,   v_k^2 has range at most 2 |s (x'-x)_k| + 1,   sum of squared ranges <= (2 R + sqrt D)^2.
-
-    By joint convexity the pair is a mixture over U of the shifts v, and Hoeffding's lemma bounds |v|^2.
+    A statistic x is encoded as floor(s x + U), U uniform per coordinate. v is how far the encodings of two neighbours
+    with the same U differ, R = s Delta_2, and D the number of coordinates.
     """
     spread = (2 * shift + math.sqrt(dim)) * math.sqrt(math.log(1 / tail) / 2)
     return min(math.sqrt(shift**2 + dim / 4 + spread), shift + math.sqrt(dim))  # the latter always holds
@@ -247,18 +235,15 @@ def composable_shift(shift: float, dim: int, tail: float) -> float:
 def expected_delta(epsilon: float, mu_unit: float, shift: float, dim: int) -> float:
     """Bound E_v delta_G(epsilon; mu_1 |v|), for one release at one epsilon only (A.3); never to be composed.
 
-    min over lambda of C(lambda) exp(lambda (R^2 + D/4) + lambda^2 (2 R + sqrt D)^2 / 8), C(lambda) = sup_q
-    delta_G(epsilon; mu_1 sqrt q) e^{-lambda q}.
-
-    The supremum is bounded cell by cell (delta_G increases in q), so the result is an upper bound, not an estimate. The
-    logarithm is convex in lambda, a largest of lines plus a parabola: its least on a grid is where it begins to rise.
+    The bound is the minimum over lambda of C(lambda) exp(lambda (R^2 + D/4) + lambda^2 (2 R + sqrt D)^2 / 8) with
+    C(lambda) = sup_q delta_G(epsilon; mu_1 sqrt q) e^{-lambda q}, bounded cell by cell (delta_G increases in q). The
+    logarithm is convex in lambda, so its least on a grid is where it begins to rise.
     """
     mean, width = shift**2 + dim / 4, 2 * shift + math.sqrt(dim)
     most = (shift + math.sqrt(dim)) ** 2  # |v| <= |s(x'-x)| + sqrt D always
     grid = np.linspace(0.0, 1.0, _CELLS + 1) ** 0.5 * most
-    grid = np.unique(
-        np.concatenate([grid, np.linspace(max(mean - 3 * width, 0.0), min(mean + 6 * width, most), _CELLS)])
-    )
+    dense = np.linspace(max(mean - 3 * width, 0.0), min(mean + 6 * width, most), _CELLS)
+    grid = np.unique(np.concatenate([grid, dense]))
     cells = _CumulantCells(epsilon, mu_unit, grid)
     lambdas = np.geomspace(1e-3, 300.0, 300) / mean
 
@@ -280,7 +265,7 @@ def expected_delta(epsilon: float, mu_unit: float, shift: float, dim: int) -> fl
 
 
 class _CumulantCells:
-    """Lower bounds on log C(lambda) by cells of a grid, or faster and coarser by groups of cells."""
+    """Upper bounds on log C(lambda) by cells of a grid, or faster and coarser by groups of cells."""
 
     def __init__(self, epsilon: float, mu_unit: float, grid: Floats) -> None:
         missing = (0, -(len(grid) - 1) % _TOGETHER)
@@ -294,7 +279,6 @@ class _CumulantCells:
         return float((self._most - lambda_ * self._first).max())
 
     def bound_finely(self, lambda_: float) -> float:
-        """Bound by groups of cells; look at every cell of the groups that may have a larger value inside."""
         reached = (self._most - lambda_ * self._last).max()
         higher = self._most - lambda_ * self._first >= reached
         new = higher & ~self._known
@@ -314,8 +298,7 @@ def fine_grid(std: float, change: float, touched: int) -> float:
     """Return a grid of std / 2^k with grid sqrt(touched) <= change / 2^14, k >= 20: its rounding costs next to nothing.
 
     `change` is the l2 sensitivity before rounding and `touched` the number of released coordinates that one user can
-    change: rounding moves each by at most one step. Powers of two keep std/grid exact and let prices be cached. (In l1,
-    one step for each of `dim` coordinates: pass touched = dim^2.)
+    change. Powers of two keep std/grid exact and let prices be cached. In l1, pass touched = dim^2.
     """
     std, change = validation.positive("std", std), validation.positive("sensitivity", change)
     steps = std * math.sqrt(touched) / (_SHARE * change)
@@ -331,15 +314,13 @@ _LEFT_OUT = 2 * math.exp(-98)
 
 @lru_cache(maxsize=4096)
 def binomial_delta(trials: int, probability: float, shift: int, epsilon: float) -> float:
-    """Return the smallest delta at `epsilon` for integers that differ by at most `shift`, with Bin(trials, probability)
-    noise.
+    """Return the smallest delta at `epsilon` for integers at most `shift` apart with Bin(trials, probability) noise.
 
-    For X ~ Bin(n, p) and an integer shift k, the neighbours' views are X + k and X; binomial laws have monotone
-    likelihood ratios, so a smaller shift is never easier to see than k, and
+    For X ~ Bin(n, p) and an integer shift k the views are X + k and X; a smaller shift is never easier to see, so
 
         delta(epsilon) = max over both directions of  sum_j (P(X + k = j) - e^epsilon P(X = j))_+ .
 
-    Terms farther than 7 sqrt(n) from the mean are left out: by Hoeffding they hold at most 2 e^-98, which is added.
+    Terms farther than 7 sqrt(n) from the mean hold at most 2 e^-98 by Hoeffding, which is added.
     """
     law = binomial_law(trials, probability)
     mean, reach = trials * probability, 7 * math.sqrt(trials)
@@ -353,6 +334,115 @@ def binomial_delta(trials: int, probability: float, shift: int, epsilon: float) 
     return min(1.0, float(max(upwards, downwards)) * (1 + _SLACK) + _LEFT_OUT)
 
 
+# Random directions from caps of the sphere (PrivUnit)
+
+
+_SEARCH_START = 2.0**-34  # of epsilon: the place where the search begins has 53 binary places (proofs.md D.3)
+COIN_PLACES = 2.0**53  # a coin is a multiple of 2^-53
+_CAP_ROUNDING = 1e-12  # relative; more than the errors of special functions
+_FAR_CANDIDATE = 2.0**-64  # probability for each pair of coordinates that a candidate is none of our Gaussians
+_LENGTHS = np.concatenate([[0.0], 2.0 ** np.arange(-40.0, 8.0, 0.125)])  # lengths of Gaussian vectors
+
+
+@dataclass(frozen=True, kw_only=True)
+class CapMoments:
+    """The cap T >= cosine of a uniform direction: mass = P(cap), first = E[T; cap], second = E[T^2; cap]."""
+
+    mass: float
+    first: float
+    second: float
+
+
+@lru_cache(maxsize=4096)
+def cap_moments(dim: int, cosine: float) -> CapMoments:
+    """Return the moments for 0 <= cosine <= 1 of T = <u, u0>, u a uniform direction: T^2 ~ Beta(1/2, (dim - 1)/2).
+
+    E[T; T >= t] = f(0) (1 - t^2)^((dim-1)/2) / (dim - 1), f the density of T.
+    """
+    half, rest = (dim - 1) / 2, 1 - cosine * cosine
+    density = math.exp(special.gammaln(dim / 2) - special.gammaln(half)) / math.sqrt(math.pi)  # f(0)
+    return CapMoments(
+        mass=float(cap_mass(dim, np.asarray(cosine))),
+        first=density * rest**half / (dim - 1),
+        second=float(special.betainc(half, 1.5, rest)) / (2 * dim),
+    )
+
+
+def cap_mass(dim: int, cosine: Any) -> Any:
+    """Return P(T >= cosine) for any cosine; numbers beyond [-1, 1] are cut to it."""
+    near = np.clip(cosine, -1.0, 1.0)
+    tail = special.betainc((dim - 1) / 2, 0.5, (1 - near) * (1 + near)) / 2
+    return np.where(near >= 0, tail, 1 - tail)
+
+
+def bound_cap_mass(event: events.CapEvent) -> tuple[float, float]:
+    """Return bounds on the probability that a candidate is inside the cap, for any u0 (proofs.md D.3).
+
+    A candidate is within one step of a Gaussian G: it is inside if T >= cosine + s/|G| and outside if T < cosine -
+    s/|G|, s = (1 + cosine) sqrt(dim) / steps. |G| is cut into classes, each as short as its shortest.
+    """
+    return _bound_mass(event.dim, event.cosine, event.steps)
+
+
+@lru_cache(maxsize=4096)
+def _bound_mass(dim: int, cosine: float, steps: int) -> tuple[float, float]:
+    slack = (1 + cosine) * math.sqrt(dim) / steps
+    classes = np.diff(special.gammainc(dim / 2, np.append(_LENGTHS, np.inf) ** 2 / 2))
+    with np.errstate(divide="ignore"):
+        moved = slack / _LENGTHS  # infinite for the shortest: all of [-1, 1]
+    rare = dim * _FAR_CANDIDATE
+    low = float(np.sum(classes * cap_mass(dim, cosine + moved))) * (1 - _CAP_ROUNDING) - rare
+    high = float(np.sum(classes * cap_mass(dim, cosine - moved))) * (1 + _CAP_ROUNDING) + rare
+    return max(low, 0.0), min(high, 1.0)
+
+
+@lru_cache(maxsize=4096)
+def cap_epsilon(event: events.CapEvent) -> float:
+    """Return the log of the largest over the smallest density that any direction's message has at any point.
+
+    Relative to the law of one candidate, with Q the probability that it is inside the cap, c the chance, N candidates:
+
+        inside   c sum_{j<N} (1-Q)^j + (1-c) Q^(N-1),        outside   (1-c) sum_{j<N} Q^j + c (1-Q)^(N-1).
+
+    Both are taken at those ends of the range of Q that make the quotient largest.
+    """
+    low, high = bound_cap_mass(event)
+    if not 0 < low <= high < 1:
+        return math.inf
+    c, n = math.ceil(event.chance * COIN_PLACES) / COIN_PLACES, event.candidates  # P(coin < chance), exactly
+    inside = [c * _geometric_series(1 - q, n) + (1 - c) * r ** (n - 1) for q, r in ((low, high), (high, low))]
+    outside = [(1 - c) * _geometric_series(q, n) + c * (1 - r) ** (n - 1) for q, r in ((high, low), (low, high))]
+    largest, smallest = max(inside[0], outside[0]), min(inside[1], outside[1])
+    if smallest <= 0:
+        return math.inf
+    return math.log(largest / smallest) * (1 + _CAP_ROUNDING) + _CAP_ROUNDING + _SEARCH_START
+
+
+def _geometric_series(x: float, n: int) -> float:
+    """Return 1 + x + ... + x^(n-1)."""
+    return -math.expm1(n * math.log(x)) / (1 - x) if x > 0 else 1.0
+
+
+def probability_inside(event: events.CapEvent) -> float:
+    """Return the probability that the message is inside the cap: c (1 - (1-q)^N) + (1-c) q^N for a cap of mass q."""
+    q, c, n = cap_moments(event.dim, event.cosine).mass, event.chance, event.candidates
+    return c * -math.expm1(n * math.log1p(-q)) + (1 - c) * q**n
+
+
+def mean_cosine(event: events.CapEvent) -> float:
+    """Return m = E<u, u0> of a message's direction u: p E[T | cap] + (1-p) E[T | outside]."""
+    inside, p = cap_moments(event.dim, event.cosine), probability_inside(event)
+    if inside.mass == 0:
+        return 0.0  # nothing ever is inside
+    return inside.first * (p / inside.mass - (1 - p) / (1 - inside.mass))
+
+
+def mean_squared_cosine(event: events.CapEvent) -> float:
+    """Return E<u, u0>^2, at least 1/dim."""
+    inside, p = cap_moments(event.dim, event.cosine), probability_inside(event)
+    return p * inside.second / inside.mass + (1 - p) * (1 / event.dim - inside.second) / (1 - inside.mass)
+
+
 # Prices of events
 
 
@@ -363,8 +453,7 @@ NO_PRICE = Price(mu=math.inf, tail=0.0)
 def gaussian_price(event: events.Event, tail: float) -> Price:
     """Return the price of `event` in Gaussian DP: mu-GDP up to a tail of about `tail`, or `NO_PRICE`.
 
-    The same release has a slightly smaller mu if a larger tail is allowed (proofs.md, "One currency"). Ideal
-    Gaussians need no tail.
+    The same release has a slightly smaller mu if a larger tail is allowed. Ideal Gaussians need no tail.
     """
     raise UnknownEvent(f"no Gaussian price is known for {type(event).__name__}: {event!r}")
 
@@ -420,7 +509,6 @@ def _(event: events.ShuffledGaussianEvent, tail: float) -> Price:
 
 @gaussian_price.register
 def _(event: events.RecordEvent, tail: float) -> Price:
-    """By itself."""
     return gaussian_price(event.event, tail)
 
 
@@ -436,7 +524,7 @@ def compute_unrounded_share(event: events.Event, tail: float) -> float:
 
 
 def _measure_shift(event: events.GaussianEvent | events.ContinualEvent) -> tuple[float, int]:
-    """Return by how much a person moves a release in l2, and how many of its numbers."""
+    """Return by how much a user moves a release in l2, and how many of its numbers."""
     if isinstance(event, events.GaussianEvent):
         return event.sensitivity, event.dim
     factors, often = event.factorisation, event.participations
@@ -508,13 +596,11 @@ def _(event: events.DiscreteGaussianEvent) -> float:
 @concentrated_price.register(events.DiscreteLaplaceEvent)
 @concentrated_price.register(events.CapEvent)
 def _(event: events.Event) -> float:
-    """Of anything with that pure epsilon (proofs.md F)."""
     return pure_rho(pure_price(event))
 
 
 @concentrated_price.register
 def _(event: events.RecordEvent) -> float:
-    """By itself."""
     return concentrated_price(event.event)
 
 
@@ -547,8 +633,7 @@ def _(event: events.DiscreteLaplaceEvent) -> float:
 
 @pure_price.register
 def _(event: events.CapEvent) -> float:
-    """Of the worst two directions, for what the candidates really are (proofs.md D.3)."""
-    return spherical_cap.cap_epsilon(event)
+    return cap_epsilon(event)
 
 
 @pure_price.register(events.ClearEvent)

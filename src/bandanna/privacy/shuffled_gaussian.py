@@ -16,7 +16,7 @@ from bandanna import validation
 from bandanna.errors import InvalidBudget
 from bandanna.numeric import search
 from bandanna.privacy import gdp
-from bandanna.privacy.blanket import LARGEST_LOSS_RATIO, composed_blanket, loss_std, stop_loss
+from bandanna.privacy.amplification import LARGEST_LOSS_RATIO, composed_blanket, loss_std, stop_loss
 
 # The bound, minimised over eps0
 
@@ -36,16 +36,15 @@ _GOLDEN = 0.3819660112501051  # (3 - sqrt 5) / 2
 
 @dataclass(frozen=True, kw_only=True)
 class ShuffledBatches:
-    """M shuffled batches of n users, the same person in each.
+    """M shuffled batches of n users, the same user in each.
 
     With mu = 1 / scale, scale = sigma / Delta_2, p = e^-eps0 and delta0 = delta_G(eps0; mu), one batch of n users has
 
         delta <= (1 + e^epsilon) E (m - tanh(epsilon/2))+ + (e^epsilon - 1 + 2 delta_G(epsilon; mu)) (n - 1) p delta0,
 
     M of them the delta of the M-fold composition and (1 + e^epsilon) M (n - 1) p delta0 (proofs.md B.1), for every
-    eps0 > 0; and delta <= delta_G(epsilon; sqrt(M) / scale) without any help from the shuffle. What holds at a smaller
-    epsilon holds at a larger one: that matters if the second term dominates. Wherever a search ends, the bound found is
-    valid.
+    eps0 > 0; and delta <= delta_G(epsilon; sqrt(M) / scale) without a shuffle. What holds at a smaller epsilon holds at
+    a larger one. Wherever a search ends, the bound found is valid.
     """
 
     users: int
@@ -82,8 +81,8 @@ class ShuffledBatches:
     def _proven(self, scale: float, delta: float, found: float, low: float, high: float) -> float:
         """Return an epsilon near `found` that `delta` proves.
 
-        A little above `found` if its search ends elsewhere; below it, as long as the eps0 of that search is the better
-        one.
+        It is a little above `found` if its search ends elsewhere; below it, as long as the eps0 of that search is
+        better.
         """
         proven, margin = high, _ROUNDING
         while found < proven * (1 - _ROUNDING):
@@ -116,19 +115,19 @@ class ShuffledBatches:
     def _alternating(self, epsilon: float, delta: float, low: float, high: float, relative: float) -> float:
         """Return the least scale between two, the second of which keeps `delta`.
 
-        By turns the eps0 with the least delta for this noise, and the least noise with this eps0, until it falls no
-        more; first for the noise that the sketch needs.
+        The search alternates between the best eps0 for a scale and the least scale for that eps0, until the scale falls
+        no more. It begins at the scale that the sketch needs.
         """
 
-        def needed(bound: Callable[[float, float], float], start: float, relative: float) -> float:
+        def find_scale(bound: Callable[[float, float], float], start: float, relative: float) -> float:
             reached = cache(lambda scale: min(bound(scale, epsilon), self._alone(scale, epsilon)))
             ends = _bracket(lambda scale: reached(scale) <= delta, start, low, high)
             return _crossing(reached, delta, *ends, relative=relative)
 
-        best, found = math.inf, needed(lambda *there: self._sketched(*there)[0], high, 1e-2)
+        best, found = math.inf, find_scale(lambda *there: self._sketched(*there)[0], high, 1e-2)
         place = self._least(found, epsilon)[1]
         while True:
-            found = needed(partial(self._before, math.exp(place)), found, relative)
+            found = find_scale(partial(self._before, math.exp(place)), found, relative)
             if found > best * (1 - relative):
                 return min(found, best)
             best, place = found, self._near(place, found, epsilon)[1]
@@ -141,12 +140,10 @@ class ShuffledBatches:
         return _refine_minimum(reached, place, (2 * _GRID, _GRID))
 
     def _at(self, place: float, scale: float, epsilon: float) -> float:
-        """Return the bound at log eps0 = `place`."""
         local = math.exp(place)
         return self._before(local, scale, epsilon) if _LEAST <= local <= self._most else math.inf
 
     def _alone(self, scale: float, epsilon: float) -> float:
-        """Return delta of M reports that nobody shuffles."""
         return float(gdp.delta(epsilon, math.sqrt(self.times) / scale))
 
     def _least(self, scale: float, epsilon: float) -> tuple[float, float]:
@@ -180,7 +177,6 @@ class ShuffledBatches:
         return min(value, _minimize_unimodal(lambda e: self._bound(local, scale, math.exp(e)), end - 4, end, 0.04)[0])
 
     def _bound(self, local: float, scale: float, epsilon: float) -> float:
-        """Return delta at `epsilon`, from eps0."""
         if self.times == 1:
             left = stop_loss(users=self.users, chance=math.exp(-local), mu=1 / scale, epsilon=epsilon)
             return (1 + math.exp(epsilon)) * left + self._tail(local, scale, epsilon)
@@ -203,7 +199,7 @@ class ShuffledBatches:
         return 1 + math.exp(epsilon)
 
     def _sketched(self, scale: float, epsilon: float) -> tuple[float, float]:
-        """Return about the least delta and its eps0, with a Gaussian of the same variance for the mixtures."""
+        """Return about the least delta and its eps0, from a Gaussian of the same variance."""
         local = np.geomspace(_LEAST, self._most, 200)
         spread = math.sqrt(self.times) * loss_std(users=self.users, local_epsilon=local, mu=1 / scale)
         moved = self.times * (self.users - 1) * np.exp(-local) * gdp.delta(local, 1 / scale)
@@ -227,7 +223,7 @@ def _crossing(
 
 
 def _bracket(kept: Callable[[float], bool], start: float, low: float, high: float) -> tuple[float, float]:
-    """Return two places, `kept` at the second alone, as at `high` and not at `low`: by growing steps from `start`."""
+    """Return two places of which `kept` holds at the second alone, by growing steps from `start`."""
     ratio, last = 1.02, start
     if kept(start):
         while last / ratio > low and kept(last / ratio):
@@ -246,7 +242,7 @@ def _narrow(value: Callable[[float], float], low: float, high: float, width: flo
 
 
 def _walk_downhill(value: Callable[[float], float], place: float, step: float) -> tuple[float, float, float]:
-    """Return a place whose value is below those of the two beside it, and these: by steps from `place` that double."""
+    """Return a place whose value is below those of the two beside it, and these, by steps that double."""
     at, ahead = value(place), value(place + step)
     if ahead >= at:
         step, ahead = -step, value(place - step)
@@ -302,65 +298,40 @@ def _vertex(places: tuple[float, float, float], values: tuple[float, float, floa
 # Price and least noise
 
 
-def shuffled_gaussian_delta(*, std: float, sensitivity: float, users: int, epsilon: float) -> float:
-    """Return the least delta that we can prove at `epsilon` for one shuffled batch.
+def shuffled_gaussian_delta(*, std: float, sensitivity: float, users: int, epsilon: float, times: int = 1) -> float:
+    """Return the least delta that we can prove at `epsilon` for a user in `times` shuffled batches of `users` each.
 
-    Each of n users reports x_i + N(0, sigma^2 I), |x_i - x_i'|_2 <= Delta_2, and a shuffler permutes the reports. But
-    for a total-variation mass (n - 1) e^-eps0 delta_G(eps0; Delta_2 / sigma), everybody else's report is with
-    probability e^-eps0 a draw from the mixture of the person's two laws, for every eps0 > 0. Among those the person's
-    report hides (proofs.md B.1, with the proof). `blanket` computes what one batch and what several reveal,
-    `ShuffledBatches` the least over eps0.
-
-    A shuffle is a post-processing of the reports, so the price without it, delta_G(epsilon; sqrt(M) Delta_2 / sigma),
-    bounds delta too; where that is smaller, this analysis certifies no gain from shuffling. The sum of a batch is a
-    post-processing of the shuffle, so no valid answer is below the price of the sums, delta_G(epsilon; sqrt(M/n)
-    Delta_2 / sigma).
-
-    Reference: Balle, Bell, Gascon, Nissim, "The privacy blanket of the shuffle model" (CRYPTO 2019), for the sum over
-    n; the mixture and its price are our own. Never more than the clones bound (Feldman, McMillan, Talwar, arXiv
-    2012.12803).
+    Each of n users reports x_i + N(0, sigma^2 I), |x_i - x_i'|_2 <= Delta_2, and a shuffler permutes the reports. For
+    every eps0 > 0 the user's report hides among others that are, with probability e^-eps0, draws from the mixture of
+    the user's two laws (Theorem B, proofs.md B.1). A shuffle is a post-processing of the reports, so
+    delta_G(epsilon; sqrt(M) Delta_2 / sigma) bounds delta too. Reference: Balle, Bell, Gascon, Nissim, "The privacy
+    blanket of the shuffle model" (CRYPTO 2019), for the sum over n; the mixture and its price are our own.
     """
-    return composed_shuffled_gaussian_delta(std=std, sensitivity=sensitivity, users=users, times=1, epsilon=epsilon)
-
-
-def shuffled_gaussian_epsilon(*, std: float, sensitivity: float, users: int, delta: float) -> float:
-    """Return the least epsilon that we can prove at `delta` for one shuffled batch."""
-    return composed_shuffled_gaussian_epsilon(std=std, sensitivity=sensitivity, users=users, times=1, delta=delta)
-
-
-def shuffled_gaussian_std(*, sensitivity: float, users: int, epsilon: float, delta: float) -> float:
-    """Return the least standard deviation per coordinate with which one shuffled batch is (epsilon, delta)-DP."""
-    return composed_shuffled_gaussian_std(sensitivity=sensitivity, users=users, times=1, epsilon=epsilon, delta=delta)
-
-
-def composed_shuffled_gaussian_delta(
-    *, std: float, sensitivity: float, users: int, times: int, epsilon: float
-) -> float:
-    """Return the least delta proven at `epsilon` for a person in `times` shuffled batches of `users` each."""
-    batches = ShuffledBatches(users=validation.integer("users", users), times=validation.integer("times", times))
-    scale = validation.positive("std", std) / validation.positive("sensitivity", sensitivity)
+    batches, scale = _read_batches(users, times), _read_scale(std, sensitivity)
     return batches.delta(scale, validation.non_negative("epsilon", epsilon))
 
 
-def composed_shuffled_gaussian_epsilon(
-    *, std: float, sensitivity: float, users: int, times: int, delta: float
-) -> float:
-    """Return the least epsilon proven at `delta` for a person in `times` shuffled batches of `users` each."""
-    batches = ShuffledBatches(users=validation.integer("users", users), times=validation.integer("times", times))
-    scale = validation.positive("std", std) / validation.positive("sensitivity", sensitivity)
+def shuffled_gaussian_epsilon(*, std: float, sensitivity: float, users: int, delta: float, times: int = 1) -> float:
+    """Return the least epsilon that we can prove at `delta` for a user in `times` shuffled batches."""
+    batches, scale = _read_batches(users, times), _read_scale(std, sensitivity)
     return batches.epsilon(scale, _positive_delta(delta))
 
 
-def composed_shuffled_gaussian_std(
-    *, sensitivity: float, users: int, times: int, epsilon: float, delta: float
-) -> float:
-    """Return the least standard deviation per user with which `times` shuffled batches are (epsilon, delta)-DP."""
-    batches = ShuffledBatches(users=validation.integer("users", users), times=validation.integer("times", times))
-    sensitivity = validation.positive("sensitivity", sensitivity)
+def shuffled_gaussian_std(*, sensitivity: float, users: int, epsilon: float, delta: float, times: int = 1) -> float:
+    """Return the least standard deviation per coordinate with which `times` batches are (epsilon, delta)-DP."""
+    batches, sensitivity = _read_batches(users, times), validation.positive("sensitivity", sensitivity)
     return sensitivity * batches.scale(validation.epsilon(epsilon), _positive_delta(delta))
+
+
+def _read_batches(users: int, times: int) -> ShuffledBatches:
+    return ShuffledBatches(users=validation.integer("users", users), times=validation.integer("times", times))
+
+
+def _read_scale(std: float, sensitivity: float) -> float:
+    return validation.positive("std", std) / validation.positive("sensitivity", sensitivity)
 
 
 def _positive_delta(delta: float) -> float:
     if validation.delta(delta) == 0.0:
-        raise InvalidBudget("delta", delta, "a number in (0, 1): shuffled Gaussian reports are never pure")
+        raise InvalidBudget("delta", delta, "a number in (0, 1)", "Shuffled Gaussian reports are never pure")
     return float(delta)

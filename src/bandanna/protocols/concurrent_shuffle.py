@@ -18,7 +18,7 @@ from bandanna.device.linear_report import drop_isometry
 from bandanna.device.noise import NoiseSource, ReleaseCost
 from bandanna.device.randomizers import LevelRandomizers, level_source
 from bandanna.errors import InvalidArgument, InvalidStatistic
-from bandanna.numeric import trees
+from bandanna.numeric import exact_sums
 from bandanna.privacy.budgets import Budget
 from bandanna.privacy.calibration import BinomialNoise
 from bandanna.privacy.events import ClearEvent, CompositionEvent
@@ -580,8 +580,8 @@ def sample_bit_noise(shape: tuple[int, ...], analyzer: TreeSumAnalyzer, source: 
 def _sum_maximal_batches(released: list[Floats], analyzer: TreeSumAnalyzer) -> Floats:
     """Return the sums of the maximal batches after every lowest one, from the releases by level: (..., N_1, dim)."""
     degrees = analyzer.tree.degrees[1 : len(released)]
-    return trees.compute_prefixes(
-        trees.average_blocks(released, degrees, analyzer.weights.own[: len(released)]), degrees
+    return exact_sums.compute_prefixes(
+        exact_sums.average_blocks(released, degrees, analyzer.weights.own[: len(released)]), degrees
     )
 
 

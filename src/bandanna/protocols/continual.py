@@ -14,7 +14,7 @@ from bandanna.device.domain import Domain, Estimate, Statistic
 from bandanna.device.noise import NoiseSource, ReleaseCost
 from bandanna.errors import InvalidArgument
 from bandanna.mechanisms.continual import BLTBlocks, ContinualGaussian, State
-from bandanna.numeric import trees
+from bandanna.numeric import exact_sums
 from bandanna.privacy.budgets import Budget
 from bandanna.privacy.calibration import continual_std, paper_gaussian_std
 from bandanna.privacy.events import ContinualEvent
@@ -242,7 +242,7 @@ def _draw_tree_noise(shape: tuple[int, ...], mechanism: ContinualGaussian, sourc
     steps = shape[-2]
     levels = steps.bit_length()
     own = [_draw_prefix_noise((*shape[:-2], steps >> level, shape[-1]), mechanism, source) for level in range(levels)]
-    return trees.compute_prefixes(own, (2,) * (levels - 1))
+    return exact_sums.compute_prefixes(own, (2,) * (levels - 1))
 
 
 # Privacy

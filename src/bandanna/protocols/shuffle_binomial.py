@@ -57,7 +57,7 @@ class ShuffleBinomial(ShuffledCountsProtocol):
         Lattice and coins, calibrated for `noise.users` users.
     coins
         "device": each device adds its own. "checked": as "device", and the shuffler refuses counts that honest devices
-        hardly ever send; this is priced (calibration.md A.9). "mixer": devices send rounded statistics, and the
+        hardly ever send; this is priced (proofs.md A.9). "mixer": devices send rounded statistics, and the
         shuffler adds Bin(n b, 1/2) when it closes a batch of n users.
     """
 

@@ -27,11 +27,10 @@ from bandanna.errors import CalibrationError, InvalidStatistic
 from bandanna.mechanisms.noise import PrivUnit
 from bandanna.numeric import search
 from bandanna.numeric.exact_sums import exact_sum
-from bandanna.privacy import spherical_cap
+from bandanna.privacy import prices
 from bandanna.privacy.budgets import Budget
-from bandanna.privacy.calibration import largest_epsilon, spends_delta
+from bandanna.privacy.calibration import LARGEST_CAP, LEAST_CAP, largest_epsilon, spends_delta
 from bandanna.privacy.events import CapEvent, DiscreteLaplaceEvent
-from bandanna.privacy.spherical_cap import LARGEST, LEAST
 from bandanna.protocols.base import BatchProtocol, check_domain, stated_delta
 from bandanna.protocols.mixers import Analyzer, GatheringMixer, MixerState, raise_invalid_message
 from bandanna.storage.encoding import stored_as
@@ -235,7 +234,7 @@ def _sum_directions(rows: Floats, domain: Domain, event: CapEvent, source: Noise
 
 def cosine_from_uniform(uniform: Floats, event: CapEvent) -> Floats:
     """Return T by inversion: below p inside the cap, where P(T >= t) runs from 0 to q; beyond it from q to 1."""
-    q, p = spherical_cap.cap_moments(event.dim, event.cosine).mass, spherical_cap.probability_inside(event)
+    q, p = prices.cap_moments(event.dim, event.cosine).mass, prices.probability_inside(event)
     inside = uniform < p
     beyond = np.where(inside, uniform / p * q, q + (uniform - p) / (1 - p) * (1 - q))  # P(T >= t)
     smaller = np.minimum(beyond, 1 - beyond)
@@ -267,9 +266,9 @@ def calibrate_cap(domain: Domain, budget: Budget, participations: int) -> tuple[
     The accountant prices directions by their pure epsilon alone, so the search runs over plain pure events.
     """
     check_domain(domain)
-    epsilon = largest_epsilon(_pure, budget, participations, least=LEAST, most=LARGEST)
-    if epsilon < LEAST:
-        raise CalibrationError(f"no direction is as private as {budget}: epsilon is at least {LEAST:g} a report")
+    epsilon = largest_epsilon(_pure, budget, participations, least=LEAST_CAP, most=LARGEST_CAP)
+    if epsilon < LEAST_CAP:
+        raise CalibrationError(f"no direction is as private as {budget}: epsilon is at least {LEAST_CAP:g} a report")
     mechanism = PrivUnit.calibrate(dim=domain.dim, epsilon=epsilon)
     return mechanism, stated_delta(budget) if spends_delta(budget, participations) else 0.0
 
@@ -283,11 +282,11 @@ def cap_for_std(domain: Domain, std: float) -> PrivUnit:
         found = PrivUnit.calibrate(dim=domain.dim, epsilon=epsilon)
         return radius * math.sqrt(found.variance) <= wanted
 
-    if not meets(LARGEST) or meets(LEAST):
+    if not meets(LARGEST_CAP) or meets(LEAST_CAP):
         raise CalibrationError(
             f"no direction has a standard deviation of {wanted:.3g} in a ball of radius {radius:.3g}"
         )
-    return PrivUnit.calibrate(dim=domain.dim, epsilon=search.find_least(meets, LEAST, LARGEST, relative=1e-9))
+    return PrivUnit.calibrate(dim=domain.dim, epsilon=search.find_least(meets, LEAST_CAP, LARGEST_CAP, relative=1e-9))
 
 
 def _pure(epsilon: float) -> DiscreteLaplaceEvent:

@@ -29,11 +29,10 @@ class LedgerEntry:
 
 
 class LedgerStore(ABC):
-    """Where a ledger's entries are kept.
+    """The interface of a store for a ledger's entries.
 
     Every method is durable when it returns; `alone` makes check-and-commit one step. Inside `alone`, a store may make
-    everything durable at the end, because nobody has seen the release before. The last three methods summarise the
-    entries; a store may keep the summaries instead of counting again.
+    everything durable at the end. The last three methods summarise the entries; a store may keep the summaries.
     """
 
     @abstractmethod
@@ -81,9 +80,77 @@ class LedgerStore(ABC):
         return {person: seen[person] for person in people}
 
 
+class TableStore(LedgerStore):
+    """The reading half of a store in SQL tables. Each event is one row, and is decoded once.
+
+    Subclasses state the prefix of the tables' names and the column of the tallies.
+    """
+
+    _prefix, _tally = "", "count"
+    _known: dict[str, Event]  # decoded events by their text
+
+    @abstractmethod
+    def _ask(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
+        """Return the rows that a query finds."""
+
+    @abstractmethod
+    def _read(self, text: str) -> Any:
+        """Decode a stored value; raise `BandannaError` if it cannot be read."""
+
+    @abstractmethod
+    def _unpack(self, stored: Any) -> str:
+        """Return a member from its stored form."""
+
+    @property
+    def _select(self) -> str:
+        entries, events = f"{self._prefix}entries", f"{self._prefix}events"
+        columns = f"number, task, batch, {events}.event, fingerprint, release"
+        return f"select {columns} from {entries} join {events} on {events}.id = {entries}.event"
+
+    def entries(self) -> list[LedgerEntry]:
+        """Return all entries, in order of commitment."""
+        rows = self._ask(f"{self._select} order by number")  # before their members: those of every row are there
+        members: dict[int, list[str]] = {}
+        for number, member in self._ask(f"select entry, member from {self._prefix}members order by entry, place"):
+            members.setdefault(number, []).append(self._unpack(member))
+        return [self._entry(row, members.get(row[0], [])) for row in rows]
+
+    def find(self, task: str, batch: str) -> LedgerEntry | None:
+        """Return the entry or None."""
+        for row in self._ask(f"{self._select} where task = ? and batch = ?", task, batch):
+            members = self._ask(f"select member from {self._prefix}members where entry = ? order by place", row[0])
+            return self._entry(row, [self._unpack(member) for (member,) in members])
+        return None
+
+    def _entry(self, row: tuple[Any, ...], members: list[str]) -> LedgerEntry:
+        _, task, batch, event, fingerprint, release = row
+        return LedgerEntry(
+            task=task,
+            batch=batch,
+            event=self._event(event),
+            fingerprint=fingerprint,
+            members=tuple(members),
+            release=None if release is None else (self._read(release),),
+        )
+
+    def _event(self, text: str) -> Event:
+        if text not in self._known:
+            self._known[text] = self._read(text)
+        return self._known[text]
+
+    def tasks(self) -> dict[str, Counter[Event]]:
+        """Return the counts, which a table keeps."""
+        tasks: dict[str, Counter[Event]] = {}
+        tallies, events = f"{self._prefix}tallies", f"{self._prefix}events"
+        query = f"select task, {events}.event, {self._tally} from {tallies} join {events}"
+        for task, event, count in self._ask(f"{query} on {events}.id = {tallies}.event"):
+            tasks.setdefault(task, Counter())[self._event(event)] = count
+        return tasks
+
+
 @dataclass(kw_only=True)
 class _TaskCounts:
-    """For every task: how many batches of each event, and how many of each person."""
+    """For every task: the number of batches of each event, and of each user."""
 
     tasks: dict[str, Counter[Event]] = field(default_factory=dict)
     people: dict[str, Counter[str]] = field(default_factory=dict)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from bandanna.errors import BandannaError, ConflictingRelease, Unreadable
 from bandanna.privacy.events import EVENTS, Event
 from bandanna.privacy.stores import sqlite
-from bandanna.privacy.stores.base import LedgerEntry, LedgerStore, Result
+from bandanna.privacy.stores.base import LedgerEntry, Result, TableStore
 from bandanna.storage.database.base import Transaction
 from bandanna.storage.encoding import Encoding
 
@@ -29,24 +28,17 @@ create table ledger_tallies (
     task text not null, event {bigint} not null references ledger_events (id), batches {bigint} not null,
     primary key (task, event));
 """
-_ENTRY = """
-select number, task, batch, ledger_events.event, fingerprint, release
-from ledger_entries join ledger_events on ledger_events.id = ledger_entries.event
-"""
 _AT_ONCE = 500  # people in one question
 _HASH, _TEXT = b"\0", b"\1"  # what a stored member begins with
 
 
-class TransactionStore(LedgerStore):
-    """A store in the tables of `LEDGER_SCHEMA` during one transaction: durable when the caller commits it.
+class TransactionStore(TableStore):
+    """A store in the tables of `LEDGER_SCHEMA` during one transaction: durable when the caller commits it."""
 
-    Releases may be numbers, texts, arrays, lists, tuples, dictionaries and `Estimate`s, and values that `encoding`
-    knows.
-    """
+    _prefix, _tally = "ledger_", "batches"
 
     def __init__(self, transaction: Transaction, *, encoding: Encoding | None = None) -> None:
-        self._ask = transaction.execute
-        self._many = transaction.many
+        self._transaction = transaction
         self._encoding = encoding or Encoding(EVENTS)
         self._known: dict[str, Event] = {}  # decoded events by their text
         self._key = b""
@@ -65,41 +57,17 @@ class TransactionStore(LedgerStore):
             self._key = bytes(rows[0][0])
         return self._key
 
-    def entries(self) -> list[LedgerEntry]:
-        """Return all entries, in order of commitment."""
-        people: dict[int, list[str]] = {}
-        for number, member in self._ask("select entry, member from ledger_members order by entry, place"):
-            people.setdefault(number, []).append(_unpack_member(member))
-        return [self._entry(row, people.get(row[0], [])) for row in self._ask(_ENTRY + " order by number")]
-
-    def find(self, task: str, batch: str) -> LedgerEntry | None:
-        """Return the entry or None."""
-        for row in self._ask(_ENTRY + " where task = ? and batch = ?", task, batch):
-            members = self._ask("select member from ledger_members where entry = ? order by place", row[0])
-            return self._entry(row, [_unpack_member(member) for (member,) in members])
-        return None
-
-    def _entry(self, row: tuple[Any, ...], members: list[str]) -> LedgerEntry:
-        _, task, batch, event, fingerprint, release = row
-        return LedgerEntry(
-            task=task,
-            batch=batch,
-            event=self._event(event),
-            fingerprint=fingerprint,
-            members=tuple(members),
-            release=None if release is None else (self._read(release),),
-        )
-
-    def _event(self, text: str) -> Event:
-        if text not in self._known:
-            self._known[text] = self._read(text)
-        return self._known[text]
+    def _ask(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
+        return self._transaction.execute(query, *values)
 
     def _read(self, text: str) -> Any:
         try:
             return self._encoding.loads(text)
         except Unreadable as error:
             raise BandannaError(f"the ledger's tables hold what this program does not know: {error}") from error
+
+    def _unpack(self, stored: Any) -> str:
+        return stored[1:].hex() if stored[:1] == _HASH else str(stored[1:].decode(errors="surrogatepass"))
 
     def commit(self, entry: LedgerEntry) -> None:
         """Add an entry; refuse an id that is taken."""
@@ -112,7 +80,7 @@ class TransactionStore(LedgerStore):
             "returning number",
             *(entry.task, entry.batch, event, entry.fingerprint, release),
         )
-        self._many(
+        self._transaction.many(
             "insert into ledger_members (entry, place, task, member) values (?, ?, ?, ?)",
             [(number, place, entry.task, _pack_member(member)) for place, member in enumerate(entry.members)],
         )
@@ -140,14 +108,6 @@ class TransactionStore(LedgerStore):
             raise ConflictingRelease(f"task {task!r}, batch {batch!r} is released already")
         self._ask("update ledger_entries set release = ? where number = ?", text, number)
 
-    def tasks(self) -> dict[str, Counter[Event]]:
-        """Return the counts, which a table keeps."""
-        tasks: dict[str, Counter[Event]] = {}
-        query = "from ledger_tallies join ledger_events on ledger_events.id = ledger_tallies.event"
-        for task, event, batches in self._ask(f"select task, ledger_events.event, batches {query}"):
-            tasks.setdefault(task, Counter())[self._event(event)] = batches
-        return tasks
-
     def named(self, task: str) -> bool | None:
         """Look up the task's members in an index."""
         if not self._ask("select 1 from ledger_tallies where task = ? limit 1", task):
@@ -165,7 +125,7 @@ class TransactionStore(LedgerStore):
                 f"select member, count(*) from ledger_members where task = ? and member in ({listed}) group by member"
             )
             for member, count in self._ask(query, task, *some):
-                seen[_unpack_member(member)] = count
+                seen[self._unpack(member)] = count
         return seen
 
 
@@ -173,7 +133,3 @@ def _pack_member(member: str) -> bytes:
     """Return a member as it is stored: a first byte for its kind, then a hash's 32 bytes or a text's own."""
     stored = sqlite.pack_member(member)
     return _HASH + stored if isinstance(stored, bytes) else _TEXT + stored.encode(errors="surrogatepass")
-
-
-def _unpack_member(stored: bytes) -> str:
-    return stored[1:].hex() if stored[:1] == _HASH else stored[1:].decode(errors="surrogatepass")

@@ -14,7 +14,6 @@ from typing import Any
 
 from bandanna.errors import BandannaError, ConflictingRelease
 from bandanna.privacy.events import Event
-from bandanna.privacy.stores import sqlite
 from bandanna.privacy.stores.base import LedgerEntry, LedgerStore, MemoryStore, Result
 from bandanna.privacy.stores.sqlite import SQLiteStore
 from bandanna.storage.encoding import Encoding
@@ -22,7 +21,7 @@ from bandanna.storage.encoding import Encoding
 # One journal
 
 
-NOTES = "agent", "terms", "siblings", "writer", "state", "calibrations"  # whose, for what, where else, how to go on
+NOTES = "agent", "terms", "siblings", "writer", "state", "calibrations"
 
 
 class JournalFile(SQLiteStore):
@@ -61,8 +60,8 @@ class JournalFile(SQLiteStore):
         old = self._ask("select value from meta where key = ?", key)
         with self._together():
             self._sql.execute("insert or replace into meta values (?, ?)", (key, text))
-            replaced = [sqlite.hash_note(key, before) for (before,) in old]
-            self._account(plus=[sqlite.hash_note(key, text)], minus=replaced)
+            replaced = [["note", key, before] for (before,) in old]
+            self._account(plus=[["note", key, text]], minus=replaced)
 
     def lacks(self, entries: Sequence[LedgerEntry]) -> Sequence[LedgerEntry]:
         """Return the entries that the journal lacks; it has a first part of them."""
@@ -100,10 +99,8 @@ class JournalFile(SQLiteStore):
 class ReplicatedJournal(LedgerStore):
     """The ledger store of an agent: in memory, and in the journals at all paths where the agent was saved.
 
-    A release is one transaction: the expense, the noisy result and the policy's new state become durable together,
-    before anybody sees them. If the process dies earlier, nothing was released; if it dies later, everything is there.
-    If it is interrupted and lives on, `settle` brings memory up to the journals. The owner lets one thread use it at a
-    time, and calls `settle` after an interrupted call.
+    A release is one transaction: the expense, the noisy result and the policy's new state become durable together. The
+    owner lets one thread use it at a time, and calls `settle` after an interrupted call.
     """
 
     def __init__(self, *, agent: str, terms: Any, secret: bytes, encoding: Encoding) -> None:

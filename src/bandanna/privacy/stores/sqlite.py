@@ -11,7 +11,6 @@ import secrets
 import sqlite3
 import threading
 import weakref
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from functools import lru_cache
@@ -23,7 +22,7 @@ from typing import Any
 from bandanna import validation
 from bandanna.errors import BandannaError, ConflictingRelease, Unreadable
 from bandanna.privacy.events import EVENTS, Event
-from bandanna.privacy.stores.base import LedgerEntry, LedgerStore, Result
+from bandanna.privacy.stores.base import LedgerEntry, Result, TableStore
 from bandanna.storage import files
 from bandanna.storage.encoding import Encoding
 
@@ -47,7 +46,7 @@ from entries join events on events.id = entries.event
 """
 _HASH = re.compile("[0-9a-f]{64}", re.ASCII)
 _SIZE = 32  # bytes of a hash
-_INTEGRITY_CHECKS = {  # what must not be found
+_INTEGRITY_CHECKS = {  # queries that must find nothing
     "an entry without its event": "select 1 from entries where event not in (select id from events)",
     "members of no entry": "select 1 from members where entry not in (select number from entries)",
     "members of another task than their entry": """
@@ -78,27 +77,11 @@ def unpack_member(stored: str | bytes) -> str:
     return stored.hex() if isinstance(stored, bytes) else stored
 
 
-def hash_entry(number: int, task: str, batch: str, event: str, fingerprint: str, members: Iterable[str]) -> list[Any]:
-    """Return the fields of an expense that are hashed."""
-    return ["entry", number, task, batch, event, fingerprint, *members]
-
-
-def hash_release(number: int, release: str) -> list[Any]:
-    """Return the fields of a stored release that are hashed."""
-    return ["release", number, release]
-
-
-def hash_note(key: str, value: str) -> list[Any]:
-    """Return the fields of a note that are hashed."""
-    return ["note", key, value]
-
-
 def shift_sum(total: bytes, secret: bytes, *, plus: Iterable[list[Any]] = (), minus: Iterable[list[Any]] = ()) -> bytes:
     """Return the sum after rows were added and taken away.
 
-    Every row has a keyed hash, and the file keeps their sum modulo 2^256, so a row can be added or taken away without
-    reading the others. A file with some pages from before a transaction and some from after it (its rollback journal
-    was lost when it was moved) has another sum than it says. So has a file with a flipped bit.
+    The file keeps the sum of all rows' keyed hashes modulo 2^256. A file with pages from before and after a
+    transaction, or with a flipped bit, has another sum than it states.
     """
     number = int.from_bytes(total)
     number += sum(_hash(secret, row) for row in plus) - sum(_hash(secret, row) for row in minus)
@@ -117,7 +100,7 @@ def find_fault(sql: sqlite3.Connection) -> str | None:
         return str(first)
     if _tables(sql) != _expected_tables():
         return "its tables are not those of a ledger"
-    return next((told for told, law in _INTEGRITY_CHECKS.items() if sql.execute(law).fetchone()), None)
+    return next((fault for fault, query in _INTEGRITY_CHECKS.items() if sql.execute(query).fetchone()), None)
 
 
 def _tables(sql: sqlite3.Connection) -> set[tuple[str, ...]]:
@@ -136,11 +119,11 @@ def _rows(sql: sqlite3.Connection) -> Iterator[list[Any]]:
     grouped = groupby(sql.execute(query), lambda row: row[0])
     people = {entry: [unpack_member(member) for _, member in rows] for entry, rows in grouped}
     for number, task, batch, event, fingerprint, release in sql.execute(SELECT_ENTRY):
-        yield hash_entry(number, task, batch, event, fingerprint, people.get(number, ()))
+        yield ["entry", number, task, batch, event, fingerprint, *people.get(number, ())]
         if release is not None:
-            yield hash_release(number, release)
+            yield ["release", number, release]
     for key, value in sql.execute("select key, value from meta where key not in ('secret', 'sum')"):
-        yield hash_note(key, value)
+        yield ["note", key, value]
 
 
 def _hash(secret: bytes, row: list[Any]) -> int:
@@ -156,8 +139,8 @@ _PATIENCE = 30.0  # seconds to wait for another process's lock
 class SQLiteFile:
     """A file, created with mode 0600 if `create`, and a connection to it: one transaction at a time, whole or undone.
 
-    A signal may raise between any two lines. So threads are kept apart by locks that only `with` takes, which no signal
-    splits, and a transaction that was left open is undone before the next one begins.
+    A signal may raise between any two lines. So threads are kept apart by locks that only `with` takes, and a
+    transaction that was left open is undone before the next one begins.
     """
 
     _undone = False  # whether a transaction whose work raises is undone; or what was done stays, as in other stores
@@ -260,10 +243,19 @@ from pragma_application_id, pragma_user_version
 """
 
 
-class SQLiteStore(SQLiteFile, LedgerStore):
+class SQLiteStore(SQLiteFile, TableStore):
     """A store in one file, created with mode 0600. Work in `alone` is one transaction, synced when it is done.
 
     Releases may be numbers, texts, arrays, lists, tuples, dictionaries and `Estimate`s.
+
+    Parameters
+    ----------
+    path
+        The file.
+    create
+        Whether to create a file that does not exist.
+    encoding
+        How to write events and releases; by default with the kinds listed in `events.EVENTS`.
     """
 
     def __init__(self, path: str | PathLike[str], *, create: bool = True, encoding: Encoding | None = None) -> None:
@@ -338,38 +330,12 @@ class SQLiteStore(SQLiteFile, LedgerStore):
         """Return the key drawn when the file was made."""
         return self._secret
 
-    def entries(self) -> list[LedgerEntry]:
-        """Return all entries, in order of commitment."""
-        rows = self._ask(SELECT_ENTRY + " order by number")  # before their members: those of every row are there
-        people: dict[int, list[str]] = {}
-        for number, member in self._ask("select entry, member from members order by entry, place"):
-            people.setdefault(number, []).append(unpack_member(member))
+    def _read(self, text: str) -> Any:
         with self._errors():
-            return [self._entry(row, people.get(row[0], [])) for row in rows]
+            return self._encoding.loads(text)
 
-    def find(self, task: str, batch: str) -> LedgerEntry | None:
-        """Return the entry or None."""
-        for row in self._ask(SELECT_ENTRY + " where task = ? and batch = ?", task, batch):
-            members = self._ask("select member from members where entry = ? order by place", row[0])
-            with self._errors():
-                return self._entry(row, [unpack_member(member) for (member,) in members])
-        return None
-
-    def _entry(self, row: tuple[Any, ...], members: list[str]) -> LedgerEntry:
-        _, task, batch, event, fingerprint, release = row
-        return LedgerEntry(
-            task=task,
-            batch=batch,
-            event=self._event(event),
-            fingerprint=fingerprint,
-            members=tuple(members),
-            release=None if release is None else (self._encoding.loads(release),),
-        )
-
-    def _event(self, text: str) -> Event:
-        if text not in self._known:
-            self._known[text] = self._encoding.loads(text)
-        return self._known[text]
+    def _unpack(self, stored: Any) -> str:
+        return unpack_member(stored)
 
     def commit(self, entry: LedgerEntry) -> None:
         """Add an entry; refuse an id that is taken."""
@@ -394,15 +360,15 @@ class SQLiteStore(SQLiteFile, LedgerStore):
             self._sql.execute(
                 "insert into tallies values (?, ?, 1) on conflict do update set count = count + 1", (entry.task, event)
             )
-            rows = [hash_entry(number, entry.task, entry.batch, text, entry.fingerprint, entry.members)]
-            self._account(plus=rows + ([hash_release(number, release)] if release is not None else []))
+            rows = [["entry", number, entry.task, entry.batch, text, entry.fingerprint, *entry.members]]
+            self._account(plus=rows + ([["release", number, release]] if release is not None else []))
 
     def keep(self, task: str, batch: str, release: Any) -> None:
         """Store a release; refuse to replace one."""
         self.alone(lambda: self._store(task, batch, self._encoding.dumps(release)))
 
     def _store(self, task: str, batch: str, text: str) -> None:
-        rows = self._ask(SELECT_ENTRY + " where task = ? and batch = ?", task, batch)
+        rows = self._ask(f"{self._select} where task = ? and batch = ?", task, batch)
         if not rows:
             raise LookupError(f"task {task!r}, batch {batch!r} is not committed")
         number, *_, release = rows[0]
@@ -410,16 +376,7 @@ class SQLiteStore(SQLiteFile, LedgerStore):
             raise ConflictingRelease(f"task {task!r}, batch {batch!r} is released already")
         with self._together():
             self._sql.execute("update entries set release = ? where number = ?", (text, number))
-            self._account(plus=[hash_release(number, text)])
-
-    def tasks(self) -> dict[str, Counter[Event]]:
-        """Return the counts, which a table keeps."""
-        tasks: dict[str, Counter[Event]] = {}
-        query = "select task, events.event, count from tallies join events on events.id = tallies.event"
-        with self._errors():
-            for task, event, count in self._ask(query):
-                tasks.setdefault(task, Counter())[self._event(event)] = count
-        return tasks
+            self._account(plus=[["release", number, text]])
 
     def named(self, task: str) -> bool | None:
         """Look up the task's members in an index."""
