@@ -1,7 +1,7 @@
 """The clones bound: shuffled reports of which nothing is known but their local epsilon.
 
-Papers use it (000, after Feldman, McMillan and Talwar); docs/appendix/proofs.md B compares Theorem B with it. Symbols: n
-`users`, eps0 `local_epsilon`.
+Papers use it (000, after Feldman, McMillan and Talwar); docs/appendix/proofs.md B compares Theorem B with it. Symbols:
+n `users`, eps0 `local_epsilon`.
 """
 
 from __future__ import annotations
