@@ -8,7 +8,7 @@ import pytest
 
 import bandanna as bd
 from bandanna.audit.live import audit_task
-from bandanna.cli.privacy import audit as command
+from bandanna.cli.analysis import audit as command
 from bandanna.deployment.processes import RunningDeployment
 from bandanna.deployment.task.document import Task
 from bandanna.device import randomizers

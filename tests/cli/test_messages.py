@@ -63,7 +63,7 @@ MISTAKES = {  # of somebody who has read a page of the docs
     "calibrate --dim 5 --batch 10": "--epsilon is missing. It must be a privacy budget, unless --std",
     "audit": "TARGET is missing. It must be the name of a target",
     "audit nobody": "got 'nobody'",
-    "audit LinTS --trials 1.5": "Invalid value for '--trials': '1.5' is no whole number (bandanna audit --help)",
+    "audit LinTS --trials 1.5": "Invalid value for '--trials': '1.5' is not a whole number (bandanna audit --help)",
     "plan --dim 2 --arms 2 --epsilon abc": "Invalid value for '--epsilon': Input should be a valid number",
     "study thornton --epsilon 1 --epsilon x": "Invalid value for '--epsilon': Input should be a valid number",
     "demo --sedes 3": "No such option: --sedes (Possible options: --seeds) (bandanna demo --help)",

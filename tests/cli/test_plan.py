@@ -18,7 +18,7 @@ SMALL = ("plan", "--dim", "3", "--arms", "4", "--users", "200", "--epsilon", "2"
 def test_every_trust_model_is_forecast() -> None:
     done = CliRunner().invoke(app, SMALL)
     assert done.exit_code == 0
-    for word in ("none", "central", "shuffle", "local", "first batch", "1e-05", "standard error", "not yours"):
+    for word in ("none", "central", "shuffle", "local", "first batch", "1e-05", "standard error", "typical linear problem"):
         assert word in done.stdout
 
 
@@ -40,7 +40,7 @@ def test_fresh_contexts_are_the_default() -> None:
 
 
 @pytest.mark.parametrize(
-    ("enough", "words"), [(1_600, "with 1,600 users the share is below 0.5"), (None, "3,200 users, the most")]
+    ("enough", "words"), [(1_600, "With 1,600 users the share is below 0.5"), (None, "3,200 users, the largest")]
 )
 def test_where_nothing_is_learned_it_says_what_would_help(
     enough: int | None, words: str, monkeypatch: pytest.MonkeyPatch

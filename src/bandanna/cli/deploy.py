@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bandanna.cli.terminal import require_serve_extra
+from bandanna.cli.terminal import JsonOption, ProgressBar, check_folder, print_texts, require_serve_extra
 
 if TYPE_CHECKING:
     from bandanna.deployment.task.document import Task
@@ -18,24 +18,31 @@ if TYPE_CHECKING:
 # task
 
 
-task = typer.Typer(help="Tasks of a deployment: what all parties agree on.", no_args_is_help=True)
+TaskPlace = Annotated[
+    str, typer.Argument(help="Directory of the task, its task.json, or its analyzer's URL.", metavar="TASK")
+]
+TaskFile = Annotated[Path, typer.Argument(help="The task: a TOML file.", metavar="FILE")]
+NoForecastOption = Annotated[bool, typer.Option("--no-forecast", help="Do not simulate the expected regret.")]
+CertOption = Annotated[Path | None, typer.Option(help="TLS certificate. Prefer a proxy with TLS.")]
+KeyOption = Annotated[Path | None, typer.Option(help="Key of the TLS certificate.")]
+TrustOption = Annotated[
+    Path | None, typer.Option(help="Extra CA certificates (PEM) for connections to other roles.", metavar="FILE")
+]
+
+task = typer.Typer(help="Create, join, inspect and export tasks of a deployment.", no_args_is_help=True)
 
 
 @task.command()
 def create(
-    file: Annotated[Path, typer.Argument(help="The task, a TOML file.", metavar="FILE")],
+    file: TaskFile,
     out: Annotated[
-        Path | None, typer.Option(help="Directory for the task (default: FILE's name without .toml).", metavar="DIR")
+        Path | None, typer.Option(help="Directory for the task.", show_default="FILE without .toml", metavar="DIR")
     ] = None,
-    no_forecast: Annotated[bool, typer.Option("--no-forecast", help="Do not simulate the expected regret.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a page.")] = False,
+    no_forecast: NoForecastOption = False,
+    as_json: JsonOption = False,
 ) -> None:
-    """Make a task: calibrate its policy, draw its keys, and write its document and each role's secrets.
-
-    The document, task.json, is public and never changes. A file ROLE.secret.json is for that role alone.
-    """
+    """Create a task from a TOML file. Writes task.json (public) and one secret file per role."""
     require_serve_extra("task create")
-    from bandanna.cli.terminal import check_folder
     from bandanna.deployment.task import creation
 
     folder = check_folder("--out", file.with_suffix("") if out is None else out)
@@ -53,13 +60,13 @@ def create(
 
 @task.command()
 def draft(
-    file: Annotated[Path, typer.Argument(help="The task, a TOML file.", metavar="FILE")],
+    file: TaskFile,
     out: Annotated[
-        Path | None, typer.Option(help="Where to write (default: FILE's name with .draft.json).", metavar="FILE")
+        Path | None, typer.Option(help="File to write.", show_default="FILE.draft.json", metavar="FILE")
     ] = None,
-    no_forecast: Annotated[bool, typer.Option("--no-forecast", help="Do not simulate the expected regret.")] = False,
+    no_forecast: NoForecastOption = False,
 ) -> None:
-    """Make a task without keys, for roles in different hands: each of them joins it on its own machine."""
+    """Create a task without keys. Each role then joins it on its own machine."""
     require_serve_extra("task draft")
     from bandanna.deployment.task import creation
     from bandanna.storage import files
@@ -74,17 +81,16 @@ def draft(
 
 @task.command()
 def join(
-    draft: Annotated[Path, typer.Argument(help="The draft, a file of `task draft`.", metavar="DRAFT")],
-    role: Annotated[str, typer.Option(help="Which role you run.", metavar="ROLE")],
-    operator: Annotated[str, typer.Option(help="Who runs it, for people to read.", metavar="NAME")],
+    draft: Annotated[Path, typer.Argument(help="The draft: a file of `task draft`.", metavar="DRAFT")],
+    role: Annotated[str, typer.Option(help="Role that you run.", metavar="ROLE")],
+    operator: Annotated[str, typer.Option(help="Name of the operator, shown to users.", metavar="NAME")],
     out: Annotated[Path, typer.Option(help="Directory for both files.", metavar="DIR")] = Path(),
 ) -> None:
-    """Draw one role's keys on this machine: ROLE.secret.json, which stays, and ROLE.join.json, which is public.
+    """Create the keys of one role on this machine: ROLE.secret.json (secret) and ROLE.join.json (public).
 
-    Read the page that is printed: joining says that this is the task you serve.
+    Read the printed page first: by joining, you agree to serve this task.
     """
     require_serve_extra("task join")
-    from bandanna.cli.terminal import check_folder
     from bandanna.deployment.task.document import Task
     from bandanna.deployment.task.document import join_role as joined
     from bandanna.errors import BandannaError
@@ -99,16 +105,16 @@ def join(
     secrets.write(folder)
     public = said.write(folder)
     typer.echo(f"\nWritten to {folder}: {role}.secret.json, for this machine alone, and {public.name}, for everybody.")
-    typer.echo(f"Next: give {public.name} to whoever runs bandanna task seal {draft} ROLE.join.json ...")
+    typer.echo(f"Next: send {public.name} to the person who runs bandanna task seal {draft} ROLE.join.json ...")
 
 
 @task.command()
 def seal(
-    draft: Annotated[Path, typer.Argument(help="The draft, a file of `task draft`.", metavar="DRAFT")],
-    joins: Annotated[list[Path], typer.Argument(help="A ROLE.join.json of every role.", metavar="JOIN...")],
-    out: Annotated[Path, typer.Option(help="Where to write.", metavar="FILE")] = Path("task.json"),
+    draft: Annotated[Path, typer.Argument(help="The draft: a file of `task draft`.", metavar="DRAFT")],
+    joins: Annotated[list[Path], typer.Argument(help="The ROLE.join.json of every role.", metavar="JOIN...")],
+    out: Annotated[Path, typer.Option(help="File to write.", metavar="FILE")] = Path("task.json"),
 ) -> None:
-    """Make the task of a draft that all its roles have joined; its hash is the task's id."""
+    """Combine a draft and the join files of all roles into task.json."""
     require_serve_extra("task seal")
     from bandanna.deployment.task.document import RoleJoin, Task, join_all
     from bandanna.errors import BandannaError
@@ -124,10 +130,10 @@ def seal(
 
 @task.command()
 def accept(
-    task: Annotated[Path, typer.Argument(help="The task, a file of `task seal`.", metavar="TASK")],
-    secret: Annotated[Path, typer.Option(help="The role's secrets, of `task join`.", metavar="FILE")],
+    task: Annotated[Path, typer.Argument(help="The task: a file of `task seal`.", metavar="TASK")],
+    secret: Annotated[Path, typer.Option(help="The role's secrets: a file of `task join`.", metavar="FILE")],
 ) -> None:
-    """Check that a task is the draft that this role has joined, with its own keys and everybody's signature."""
+    """Check that a task is the draft that this role joined, signed by all roles."""
     require_serve_extra("task accept")
     from bandanna.deployment.task.document import Secrets, Task
     from bandanna.deployment.task.document import accept_task as accepted
@@ -142,14 +148,12 @@ def accept(
 
 @task.command()
 def show(
-    place: Annotated[
-        str, typer.Argument(help="A task's directory, its task.json, or its analyzer's address.", metavar="TASK")
-    ],
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a page.")] = False,
+    place: TaskPlace,
+    as_json: JsonOption = False,
 ) -> None:
-    """Say what a task is, what it promises, who sees what and what to expect: from its document alone.
+    """Show a task: its algorithm, its guarantee, what each role sees and the expected regret.
 
-    From its analyzer's address also how far it is: status, publication, batch, and what was spent.
+    With the analyzer's URL, also its progress: status, publication, batch, and the spent budget.
     """
     require_serve_extra("task show")
     from bandanna.deployment.task.document import find_task
@@ -167,14 +171,11 @@ def show(
 
 @task.command()
 def card(
-    place: Annotated[
-        str, typer.Argument(help="A task's directory, its task.json, or its analyzer's address.", metavar="TASK")
-    ],
+    place: TaskPlace,
     out: Annotated[Path, typer.Option(help="Directory for both files.", metavar="DIR")] = Path(),
 ) -> None:
-    """Write the privacy card of a task: privacy-card.json, and privacy-card.html, which prints on two sheets."""
+    """Write the privacy card of a task: privacy-card.json and privacy-card.html (two printed pages)."""
     require_serve_extra("task card")
-    from bandanna.cli.terminal import check_folder
     from bandanna.deployment.task.document import find_task
     from bandanna.deployment.task.privacy_card import write_privacy_card
 
@@ -185,21 +186,20 @@ def card(
 @task.command()
 def export(
     task: Annotated[
-        str, typer.Option(help="A task's directory, its task.json, or its analyzer's address.", metavar="TASK")
+        str, typer.Option(help="Directory of the task, its task.json, or its analyzer's URL.", metavar="TASK")
     ],
     out: Annotated[
-        Path, typer.Option(help="Directory for the files; what is there is checked and kept.", metavar="DIR")
+        Path, typer.Option(help="Directory for the files. Existing files are checked and kept.", metavar="DIR")
     ],
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a line.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
-    """Fetch everything public about a task - document, publications, ledger - and check signatures and the chain."""
+    """Download the public data of a task (document, publications, ledger) and check all signatures."""
     require_serve_extra("task export")
-    from bandanna.cli.terminal import ProgressBar, check_folder
     from bandanna.deployment.task.export import export_task as fetch
 
     folder = check_folder("--out", out)
-    with ProgressBar(shown=not as_json) as bar:
-        made = fetch(task, folder, progress=lambda done, total: bar(done, total, "publications"))
+    with ProgressBar("publications", shown=not as_json) as bar:
+        made = fetch(task, folder, progress=lambda done, total: bar(done, total, "downloading"))
     told = {
         "task": made.task.id,
         "publications": made.newest.number + 1,
@@ -212,7 +212,7 @@ def export(
         typer.echo(json.dumps(told, allow_nan=False))
         return
     count = _format_count(told["publications"], "publication")
-    typer.echo(f"{folder}: {count}, {told['new']:,} of them new; every signature and the chain are right.")
+    typer.echo(f"{folder}: {count}, {told['new']:,} of them new; all signatures and the chain are valid.")
     typer.echo(f"The newest has chain {told['chain']}; the task is {told['status']}.")
 
 
@@ -225,7 +225,6 @@ def _print_json(shown: Task, more: dict[str, Any] | None = None) -> None:
 def _print_task(shown: Task) -> None:
     from rich.console import Console
 
-    from bandanna.cli.terminal import print_texts
     from bandanna.deployment.task.description import task_facts
 
     said, width = task_facts(shown), Console().width
@@ -260,62 +259,49 @@ _ROLES = ("registrar", "analyzer", "shuffler", "helper", "all")
 
 def serve(
     role: Annotated[str, typer.Argument(help=f"One of {', '.join(_ROLES)}.", metavar="ROLE")],
-    task: Annotated[Path, typer.Option(help="The task's directory, or its task.json.", metavar="TASK")],
+    task: Annotated[Path, typer.Option(help="Directory of the task, or its task.json.", metavar="TASK")],
     db: Annotated[
         str | None,
         typer.Option(
-            help="Where the role keeps what it knows: a file, or postgresql://... [TASK/ROLE.db]", metavar="URL"
+            help="Database: an SQLite file or a postgresql:// URL.", show_default="TASK/ROLE.db", metavar="URL"
         ),
     ] = None,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[
-        int | None, typer.Option(help="Port to listen on (default: that of the role's address in the task).")
-    ] = None,
+    port: Annotated[int | None, typer.Option(help="Port to listen on.", show_default="the port in the task")] = None,
     secret: Annotated[
-        Path | None, typer.Option(help="The role's secrets [ROLE.secret.json beside the task].", metavar="FILE")
-    ] = None,
-    cert: Annotated[Path | None, typer.Option(help="TLS certificate; a proxy is the better place for it.")] = None,
-    key: Annotated[Path | None, typer.Option(help="TLS key of the certificate.")] = None,
-    trust: Annotated[
         Path | None,
-        typer.Option(help="Certificates by which other roles are known, beside the system's.", metavar="FILE"),
+        typer.Option(help="The role's secrets.", show_default="ROLE.secret.json beside the task", metavar="FILE"),
     ] = None,
+    cert: CertOption = None,
+    key: KeyOption = None,
+    trust: TrustOption = None,
     inside: Annotated[
         str | None,
         typer.Option(
-            help="A second address, for the operator: /metrics and /status without a token, /readyz in full.",
+            help="Second address, for the operator: /metrics and /status without a token, and /readyz in full.",
             metavar="HOST:PORT",
         ),
     ] = None,
     peers: Annotated[
         str | None,
-        typer.Option(
-            help="Another address, for the other roles: their routes are served there, and not to strangers any more.",
-            metavar="HOST:PORT",
-        ),
+        typer.Option(help="Address for the other roles. Their routes are then served only there.", metavar="HOST:PORT"),
     ] = None,
     host_name: Annotated[
         list[str] | None,
-        typer.Option(
-            help="Another host name by which the role is asked for, beside that of its address in the task. May be"
-            " repeated.",
-            metavar="NAME",
-        ),
+        typer.Option(help="Further host name of the role, beside the one in the task. Repeatable.", metavar="NAME"),
     ] = None,
     proxy: Annotated[
         list[str] | None,
         typer.Option(
-            help="Address or network of a proxy that bounds its clients, or names them in X-Forwarded-For. May be"
-            " repeated.",
+            help="Address or network of a proxy that limits its clients or sets X-Forwarded-For. Repeatable.",
             metavar="ADDRESS",
         ),
     ] = None,
     plain_http: Annotated[
-        bool,
-        typer.Option("--plain-http", help="Listen beyond this machine without TLS, because a TLS proxy stands before."),
+        bool, typer.Option("--plain-http", help="Listen beyond this machine without TLS, behind a TLS proxy.")
     ] = False,
 ) -> None:
-    """Serve one role of a task until SIGTERM; `all` runs every role of the task as a process of its own."""
+    """Run one role of a task until SIGTERM. `all` runs every role, each in its own process."""
     require_serve_extra("serve")
     from bandanna import validation
     from bandanna.deployment import processes
@@ -350,23 +336,24 @@ def serve(
 
 
 def simulate_clients(
-    task: Annotated[Path, typer.Option(help="The task's directory.", metavar="TASK")],
-    users: Annotated[int, typer.Option(help="How many users come, one after the other.", min=1)] = 2000,
-    concurrency: Annotated[int, typer.Option(help="How many requests are sent at once.", min=1)] = 16,
+    task: Annotated[Path, typer.Option(help="Directory of the task.", metavar="TASK")],
+    users: Annotated[int, typer.Option(help="Number of users.", min=1)] = 2000,
+    concurrency: Annotated[int, typer.Option(help="Number of simultaneous requests.", min=1)] = 16,
     environment: Annotated[
         str | None,
-        typer.Option(help="A class of bandanna.simulation.environments (default: one that fits).", metavar="NAME"),
+        typer.Option(
+            help="Class of bandanna.simulation.environments.", show_default="one that fits the task", metavar="NAME"
+        ),
     ] = None,
     dropout: Annotated[float, typer.Option(help="Share of users who never report.", min=0.0, max=1.0)] = 0.0,
-    seed: Annotated[int, typer.Option(help="Of the simulated world.", min=0)] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the simulated world.", min=0)] = 0,
     token: Annotated[
-        str | None, typer.Option(help="The host's token (default: from registrar.secret.json in the task's directory).")
+        str | None, typer.Option(help="Token of the host.", show_default="from registrar.secret.json")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a page.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
-    """Drive a deployment with simulated users: they act, report, and their regret is known."""
+    """Send simulated users to a deployment and print their regret."""
     require_serve_extra("simulate-clients")
-    from bandanna.cli.terminal import ProgressBar
     from bandanna.deployment.client.load_simulation import (
         HttpDeployment,
         SimulatedUsers,
@@ -380,10 +367,10 @@ def simulate_clients(
     folder = task if task.is_dir() else task.parent
     own = token or Secrets.read(folder, "registrar", found).token
     rounds = users if found.policy.horizon is None else min(users, found.policy.horizon)
-    with ProgressBar(shown=not as_json) as bar, HttpDeployment(found, token=own) as http:
+    with ProgressBar("users", shown=not as_json) as bar, HttpDeployment(found, token=own) as http:
         crowd = SimulatedUsers(
             found, http, world_for_task(found, environment), rounds=rounds, seed=seed,
-            concurrency=concurrency, dropout=dropout, progress=lambda done: bar(done, rounds, "users"),
+            concurrency=concurrency, dropout=dropout, progress=lambda done: bar(done, rounds, "simulating"),
         )  # fmt: skip
         crowd.run()
     told = summarize_users(crowd)
@@ -395,20 +382,21 @@ def simulate_clients(
     if missing := describe_missing_users(crowd.account):
         typer.echo(missing)
     if rounds < users:
-        typer.echo(f"{users - rounds:,} of {users:,} users did not come: the task ends after {rounds:,} users.")
+        typer.echo(
+            f"{users - rounds:,} of {users:,} users were not simulated, because the task ends after {rounds:,} users."
+        )
 
 
 # dashboard
 
 
 def dashboard(
-    places: Annotated[list[str], typer.Argument(help="An analyzer's address or a task's directory.", metavar="PLACE")],
+    places: Annotated[list[str], typer.Argument(help="Analyzer URLs or directories of tasks.", metavar="PLACE")],
     ask: Annotated[
         list[str] | None,
         typer.Option(
-            help="Address of another role that may be asked, as the task has it, where PLACE is an analyzer's address:"
-            " of a document from elsewhere only what you name is called. A directory needs none. May be repeated.",
-            metavar="ADDRESS",
+            help="URL of another role to query for its health. Needed only if PLACE is an analyzer URL. Repeatable.",
+            metavar="URL",
         ),
     ] = None,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
@@ -416,28 +404,22 @@ def dashboard(
     token_file: Annotated[
         Path | None,
         typer.Option(
-            help="File with the administrator's token, for what is not public"
-            " (default: the variable BANDANNA_DASHBOARD_TOKEN; without either there is no login).",
+            help="File with the administrator's token. Without a token there is no login.",
+            show_default="the variable BANDANNA_DASHBOARD_TOKEN",
             metavar="FILE",
         ),
     ] = None,
-    cert: Annotated[Path | None, typer.Option(help="TLS certificate; a proxy is the better place for it.")] = None,
-    key: Annotated[Path | None, typer.Option(help="TLS key of the certificate.")] = None,
-    trust: Annotated[
-        Path | None, typer.Option(help="Certificates by which roles are known, beside the system's.", metavar="FILE")
-    ] = None,
+    cert: CertOption = None,
+    key: KeyOption = None,
+    trust: TrustOption = None,
     host_name: Annotated[
         list[str] | None,
-        typer.Option(
-            help="Host name by which browsers ask for the dashboard, where it is not localhost or the address that it"
-            " listens on: behind a proxy, its name. May be repeated.",
-            metavar="NAME",
-        ),
+        typer.Option(help="Host name of the dashboard behind a proxy. Repeatable.", metavar="NAME"),
     ] = None,
 ) -> None:
-    """Show tasks as they run in a browser, until SIGTERM or Ctrl-C.
+    """Serve a web page about running tasks, until SIGTERM or Ctrl-C.
 
-    It shows only what is public of a task: released sums with their noise, and their price.
+    The page shows public data only: released sums with their noise, and the spent budget.
     """
     require_serve_extra("dashboard")
     from bandanna.deployment.dashboard.app import serve_board
@@ -452,26 +434,29 @@ def dashboard(
 
 
 def demo_deployed(
-    users: Annotated[int, typer.Option(help="Simulated users.", min=600, max=20_000)] = 2000,
-    mixers: Annotated[int, typer.Option(help="1, or 2: then nobody but the device sees a report.", min=1, max=2)] = 1,
-    seed: Annotated[int, typer.Option(help="Of the simulated world.", min=0)] = 0,
+    users: Annotated[int, typer.Option(help="Number of simulated users.", min=600, max=20_000)] = 2000,
+    mixers: Annotated[
+        int, typer.Option(help="1, or 2: with two mixers, only the device sees a single report.", min=1, max=2)
+    ] = 1,
+    seed: Annotated[int, typer.Option(help="Seed of the simulated world.", min=0)] = 0,
     out: Annotated[
-        Path | None, typer.Option(help="Keep task, databases and logs there [they are removed].", metavar="DIR")
+        Path | None, typer.Option(help="Keep task, databases and logs in this directory.", metavar="DIR")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a page.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
-    """Deploy a bandit here: registrar, analyzer and shuffler as processes, users over HTTP, and what each role saw.
+    """Run a complete deployment on this machine and print what each role saw.
 
-    The same as `bandanna task create`, `bandanna serve all` and `bandanna simulate-clients`, with a look into every
-    database meanwhile.
+    It starts registrar, analyzer and shuffler as processes and sends simulated users over HTTP. The same as
+    `bandanna task create`, `bandanna serve all` and `bandanna simulate-clients`.
     """
     require_serve_extra("demo-deployed")
-    from bandanna.cli.terminal import ProgressBar, check_folder
     from bandanna.deployment.processes import run_demo
 
-    with tempfile.TemporaryDirectory(prefix="bandanna-demo-") as place, ProgressBar(shown=not as_json) as bar:
+    with tempfile.TemporaryDirectory(prefix="bandanna-demo-") as place, ProgressBar("users", shown=not as_json) as bar:
         folder = Path(place) if out is None else check_folder("--out", out)
-        told = run_demo(folder, users=users, mixers=mixers, seed=seed, progress=lambda done: bar(done, users, "users"))
+        told = run_demo(
+            folder, users=users, mixers=mixers, seed=seed, progress=lambda done: bar(done, users, "simulating")
+        )
     if as_json:
         typer.echo(json.dumps(told, allow_nan=False))
         return
@@ -484,8 +469,6 @@ def demo_deployed(
 def _print_demo(told: dict[str, Any]) -> None:
     from rich.console import Console
 
-    from bandanna.cli.terminal import print_texts
-
     width = Console().width
     crowd, ledger, seconds = told["crowd"], told["ledger"], told["seconds"]
     typer.echo(f"{told['title']}: {', '.join(told['processes'])}, each a process with a database of its own")
@@ -496,7 +479,7 @@ def _print_demo(told: dict[str, Any]) -> None:
     typer.echo(f"regret {crowd['regret']:.0f}; random play loses {crowd['regret of random play']:.0f}", nl=False)
     typer.echo(f" ({crowd['reports acknowledged']:,} reports, {crowd['publications']} releases)")
     typer.echo(_wrap_text(told["promise"], width))
-    typer.echo(f"\nledger: epsilon = {ledger['spent']:.4f} of {ledger['budget']} spent, by anybody at most")
+    typer.echo(f"\nledger: epsilon = {ledger['spent']:.4f} of {ledger['budget']} spent per user, at most")
     for entry in ledger["entries"]:
         typer.echo(f"  batch {entry['batch']}: {entry['event']}")
     typer.echo("\nwhat each role saw, in its database: rows at most -> rows at the end")

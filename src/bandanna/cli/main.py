@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import bandanna
-from bandanna.cli.data import evaluate
+from bandanna.cli.analysis import audit, calibrate, evaluate
 from bandanna.cli.deploy import dashboard, demo_deployed, serve, simulate_clients, task
-from bandanna.cli.privacy import audit, calibrate
 from bandanna.cli.simulate import ListOptionsCommand, algorithms, datasets, demo, plan, run, study
 
 if TYPE_CHECKING:

@@ -11,8 +11,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from bandanna.cli.privacy import whole
-from bandanna.cli.terminal import ProgressBar, check_figure_file
+from bandanna.cli.terminal import (
+    DeltaOption,
+    EpsilonOption,
+    ExecutorOption,
+    JobsOption,
+    JsonOption,
+    ProgressBar,
+    SchedulerOption,
+    check_figure_file,
+    integer_option,
+    print_table,
+    print_texts,
+)
 from bandanna.errors import MissingExtra
 
 if TYPE_CHECKING:
@@ -25,27 +36,25 @@ if TYPE_CHECKING:
 
 
 def demo(
-    epsilon: Annotated[float, typer.Option(help="Privacy budget epsilon > 0.")] = 1.0,
-    delta: Annotated[float, typer.Option(help="Privacy budget delta in (0, 1).")] = 1e-5,
-    horizon: Annotated[int, typer.Option(help="Rounds, one user each.")] = 20_000,
-    seeds: Annotated[int, typer.Option(help="Independent repetitions.")] = 20,
-    policy: Annotated[
-        str, typer.Option(help="LinTS, or LinUCB: the papers' algorithm and batches, width 0.2.")
-    ] = "LinTS",
+    epsilon: EpsilonOption = 1.0,
+    delta: DeltaOption = 1e-5,
+    horizon: Annotated[int, typer.Option(help="Number of rounds, one user each.")] = 20_000,
+    seeds: Annotated[int, typer.Option(help="Number of independent runs.")] = 20,
+    policy: Annotated[str, typer.Option(help="LinTS, or LinUCB with the papers' batches.")] = "LinTS",
     out: Annotated[
-        Path | None, typer.Option(help="Where the figure goes (.png or .svg; default: bandanna-demo.png).")
+        Path | None, typer.Option(help="Figure file, .png or .svg.", show_default="bandanna-demo.png")
     ] = None,
 ) -> None:
-    """Run LinTS without privacy and under every trust model on one problem; print a table, draw a figure.
+    """Compare the privacy models on one problem: print a table and draw a figure.
 
-    100 fixed arms in 5 dimensions; every model at the same budget. The last row is random play.
+    The problem has 100 fixed arms in 5 dimensions. All models have the same budget. The last row is random play.
     """
     from bandanna.experiments.experiment import make_problem, trust_models
     from bandanna.simulation.environments.base import regret_of_random_play
     from bandanna.simulation.figures import plot_regret
 
     figure = _figure_path(out)
-    with ProgressBar(shown=True) as bar:
+    with ProgressBar("privacy models", shown=True) as bar:
         outcomes = trust_models(
             policy=policy,
             epsilon=epsilon,
@@ -55,15 +64,15 @@ def demo(
             progress=lambda done, total, name: bar(done, total, f"{seeds} x {horizon:,} rounds: {name}"),
         )
     typer.echo(
-        f"{horizon:,} users, one after the other, are each shown one of 100 arms and answer 1 or 0;"
-        f"\n{policy} learns which arm to show. {seeds} worlds."
+        f"{horizon:,} users are each shown one of 100 arms and answer 1 or 0."
+        f"\n{policy} learns which arm to show. {seeds} simulated worlds."
     )
     _print_demo(outcomes, idle=float(regret_of_random_play(make_problem(), horizon=horizon, n_seeds=seeds).mean()))
     _explain_demo(policy, seeds)
     if isinstance(figure, MissingExtra):
         typer.echo(f"No figure: {figure}")
     else:
-        title = f"What privacy costs at epsilon = {epsilon:g}, delta = {delta:g}"
+        title = f"Regret at epsilon = {epsilon:g}, delta = {delta:g}"
         plot_regret({name: outcome.result for name, outcome in outcomes.items()}, figure, title=title)
         typer.echo(f"Figure: {figure}")
     typer.echo("Next: bandanna plan --dim 5 --arms 20 --users 20000 --epsilon 1    (your numbers instead)")
@@ -72,7 +81,6 @@ def demo(
 
 
 def _print_demo(outcomes: dict[str, TrustModelRun], *, idle: float) -> None:
-    from bandanna.cli.terminal import print_table
     from bandanna.privacy.guarantee import format_rounded_up
 
     rows = []
@@ -98,9 +106,9 @@ def _explain_demo(policy: str, seeds: int) -> None:
     """Print what the columns mean."""
     error = "its standard error" if seeds > 1 else "with one seed no standard error"
     for line in (
-        f"regret: answers of 1 lost against always showing the best arm, and {error}",
+        f"regret: rewards lost, compared with always showing the best arm, and {error}",
         "noise: standard deviation in each coordinate of the last released sum",
-        "bits: of one user's report; epsilon, delta: what is really guaranteed",
+        "bits: length of one user's report; epsilon, delta: the guarantee",
         "compare with --policy " + ("LinUCB, the papers' algorithm" if policy == "LinTS" else "LinTS"),
     ):
         typer.echo(f"  {line}")
@@ -120,32 +128,37 @@ def _figure_path(out: Path | None) -> Path | MissingExtra:
 
 
 def run(
-    file: Annotated[Path, typer.Argument(help="The experiment, a TOML file.", metavar="FILE")],
-    jobs: Annotated[int | None, typer.Option(help="Processes (default: as many as there are cores).")] = None,
+    file: Annotated[Path, typer.Argument(help="The experiment: a TOML file.", metavar="FILE")],
+    jobs: JobsOption = None,
     out: Annotated[
-        Path | None, typer.Option(help="Directory for results (default: FILE's name with -results).", metavar="DIR")
+        Path | None, typer.Option(help="Directory for results.", show_default="FILE-results", metavar="DIR")
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue what an earlier run left in DIR.")] = False,
-    executor: Annotated[str, typer.Option(help="Who does the work: processes, or dask.", metavar="NAME")] = "processes",
-    scheduler: Annotated[
-        str | None, typer.Option(help="Address of a Dask scheduler (default: a cluster here).", metavar="ADDRESS")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue an earlier run in DIR.")] = False,
+    executor: ExecutorOption = None,
+    scheduler: SchedulerOption = None,
+    as_json: JsonOption = False,
 ) -> None:
-    """Run an experiment: progress bar, results, figure and a summary table; killed runs resume.
+    """Run the experiment of a TOML file and print its regret; write results and a figure.
 
-    The regret is that against the true means, mean and standard error over the seeds.
+    Regret is measured against the true means: mean and standard error over the seeds. A stopped run continues with
+    --resume.
     """
     from bandanna.experiments import runner
 
     directory = Path(f"{file.stem}-results") if out is None else out
     try:
-        with ProgressBar(shown=not as_json) as bar:
+        with ProgressBar("blocks of runs", shown=not as_json) as bar:
             results = runner.run(
-                file, out=directory, jobs=jobs, executor=executor, scheduler=scheduler, resume=resume, progress=bar
+                file,
+                out=directory,
+                jobs=jobs,
+                executor=executor or "processes",
+                scheduler=scheduler,
+                resume=resume,
+                progress=bar,
             )
     except KeyboardInterrupt:
-        typer.secho(f"stopped; finished blocks are kept, continue with --resume --out {directory}", err=True)
+        typer.secho(f"stopped; finished blocks are kept. Continue with --resume --out {directory}", err=True)
         raise typer.Exit(130) from None
     rows = results.rows()
     if as_json:
@@ -167,7 +180,6 @@ def _report_clipped(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def _print_table(title: str, rows: list[dict[str, Any]], directory: Path) -> None:
-    from bandanna.cli.terminal import print_table
     from bandanna.privacy.guarantee import format_rounded_up
 
     cells = [
@@ -192,38 +204,28 @@ def _print_table(title: str, rows: list[dict[str, Any]], directory: Path) -> Non
 
 
 def plan(
-    arms: Annotated[int, typer.Option(help="Arms to choose from.", parser=whole, metavar="INTEGER")],
-    users: Annotated[int, typer.Option(help="Users, one decision each.", parser=whole, metavar="INTEGER")],
-    dim: Annotated[
-        int | None,
-        typer.Option(
-            help="Features of an arm, of which the last is a constant; at least 2.", parser=whole, metavar="INTEGER"
-        ),
-    ] = None,
+    arms: Annotated[int, integer_option("Number of arms.")],
+    users: Annotated[int, integer_option("Number of users, one decision each.")],
+    dim: Annotated[int | None, integer_option("Features per arm, at least 2. The last one is a constant.")] = None,
     features: Annotated[
-        int | None,
-        typer.Option(
-            help="Instead of --dim: features of a user; every arm has a model of its own.",
-            parser=whole,
-            metavar="INTEGER",
-        ),
+        int | None, integer_option("Features per user, instead of --dim. Each arm gets its own model.")
     ] = None,
-    epsilon: Annotated[float, typer.Option(help="Privacy budget epsilon > 0.")] = 1.0,
-    delta: Annotated[float, typer.Option(help="Privacy budget delta in (0, 1).")] = 1e-5,
-    trust: Annotated[str, typer.Option(help="central, shuffle, local, none or all.")] = "all",
+    epsilon: EpsilonOption = 1.0,
+    delta: DeltaOption = 1e-5,
+    trust: Annotated[str, typer.Option(help="Privacy model: central, shuffle, local, none or all.")] = "all",
     fixed: Annotated[
-        bool, typer.Option("--fixed/--fresh", help="Arms with the same features for everybody, or fresh ones.")
+        bool, typer.Option("--fixed/--fresh", help="Arms keep their features, or get new ones for each user.")
     ] = False,
-    seeds: Annotated[int, typer.Option(help="Independent simulated worlds.", parser=whole, metavar="INTEGER")] = 10,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    seeds: Annotated[int, integer_option("Number of simulated worlds.")] = 10,
+    as_json: JsonOption = False,
 ) -> None:
-    """Say what a private bandit can be expected to learn from so many users, under each trust model.
+    """Estimate how well a private bandit learns with your number of users.
 
-    LinTS is simulated on a typical linear problem. Where nothing can be learned, it says how many users would do.
+    LinTS is simulated on a typical linear problem. If it cannot learn, the command states how many users it needs.
     """
     from bandanna.experiments.plan import plan as compute
 
-    with ProgressBar(shown=True) as bar:
+    with ProgressBar("privacy models", shown=True) as bar:
         forecasts = compute(
             dim=dim,
             features=features,
@@ -254,7 +256,6 @@ def _describe_problem(arms: int, dim: int | None, features: int | None, fixed: b
 
 
 def _print_plan(forecasts: tuple[Forecast, ...]) -> None:
-    from bandanna.cli.terminal import print_table
     from bandanna.privacy.guarantee import format_rounded_up
 
     columns = ("trust", "share", "+-", "regret", "first batch", "releases", "bits", "epsilon", "delta")
@@ -281,21 +282,21 @@ def _explain_plan(seeds: int) -> None:
     """Print what the columns mean, and what they do not mean."""
     error = "its standard error over the worlds" if seeds > 1 else "with one seed no standard error"
     for line in (
-        f"share: regret by random play's - 0: always the best arm, 1: nothing learned; {error}",
-        "regret: rewards (0 to 1) lost against always the best arm",
+        f"share: regret over that of random play (0: always the best arm, 1: nothing learned); {error}",
+        "regret: rewards (0 to 1) lost, compared with always playing the best arm",
         "first batch: users before the first release; releases: sums that are published; bits: of one report",
-        "epsilon, delta: what is really guaranteed to somebody who takes part once",
-        "This is a typical linear problem, not yours: take the order of magnitude, then simulate your own",
+        "epsilon, delta: the guarantee of a user who takes part once",
+        "This is a typical linear problem. Use the order of magnitude, then simulate your own problem",
         "  (docs/simulation.md, A world of your own)",
     ):
         typer.echo(f"  {line}")
 
 
 def _plan_advice(each: Forecast) -> str:
-    words = f"{each.trust}: nothing can be learned from {each.users:,} users: more users, or a larger epsilon"
+    words = f"{each.trust}: {each.users:,} users are too few to learn from. Use more users, or a larger epsilon"
     if each.enough is not None:
-        return f"{words}; with {each.enough:,} users the share is below 0.5"
-    return f"{words}; {each.tried:,} users, the most that were tried, are not enough"
+        return f"{words}. With {each.enough:,} users the share is below 0.5"
+    return f"{words}. {each.tried:,} users, the largest number tried, are not enough"
 
 
 # study
@@ -342,55 +343,53 @@ def _is_further_value(option: str, arg: str) -> bool:
 
 def study(
     data: Annotated[str, typer.Argument(help="A name of `bandanna datasets`, or a CSV or Parquet file.")],
-    epsilon: Annotated[list[float] | None, typer.Option(help="Budgets, one or several.  [default: 0.5 1 3 10]")] = None,
-    delta: Annotated[float, typer.Option(help="Of every budget.")] = 1e-5,
+    epsilon: Annotated[
+        list[float] | None, typer.Option(help="Budgets, one or more.", show_default="0.5 1 3 10")
+    ] = None,
+    delta: Annotated[float, typer.Option(help="Delta of every budget.")] = 1e-5,
     trust: Annotated[
         list[str] | None,
-        typer.Option(help="central, shuffle, local, concurrent; one or several.  [default: all of them]"),
+        typer.Option(help="Privacy models: central, shuffle, local, concurrent; one or more.", show_default="all"),
     ] = None,
     algorithms: Annotated[
         list[str] | None,
         typer.Option(
-            help="LinTS, LinTS-users, LinTS-arms, LinUCB, 'best arm', random, and installed libraries by name; one or "
-            "several.  [default: LinTS, best arm, random and all installed libraries]"
+            help="LinTS, LinTS-users, LinTS-arms, LinUCB, 'best arm', random, and installed libraries; one or more.",
+            show_default="LinTS, best arm, random and all installed libraries",
         ),
     ] = None,
-    seeds: Annotated[int | None, typer.Option(help="Runs of each; the data set's own number by default.")] = None,
-    horizon: Annotated[int | None, typer.Option(help="Logged events, or rounds; the data set's by default.")] = None,
-    path: Annotated[Path | None, typer.Option(help="Where a named data set is, if it is not installed.")] = None,
-    arm: Annotated[str | None, typer.Option(help="Own log: the column of the arm that was given.")] = None,
-    reward: Annotated[str | None, typer.Option(help="Own log: the column of the reward, in [0, 1].")] = None,
+    seeds: Annotated[int | None, typer.Option(help="Number of runs.", show_default="the data set's")] = None,
+    horizon: Annotated[
+        int | None, typer.Option(help="Number of logged events or rounds.", show_default="the data set's")
+    ] = None,
+    path: Annotated[Path | None, typer.Option(help="File of a named data set that is not installed.")] = None,
+    arm: Annotated[str | None, typer.Option(help="Your log: column with the arm that was played.")] = None,
+    reward: Annotated[str | None, typer.Option(help="Your log: column with the reward, in [0, 1].")] = None,
     propensity: Annotated[
         str | None,
-        typer.Option(
-            help="Own log: the column of its probability; or, by design, a number such as 1/3, or A=0.5,B=..."
-        ),
+        typer.Option(help="Your log: column with the probability of the played arm; or 1/3, or A=0.5,B=... by design."),
     ] = None,
     floor: Annotated[
-        float | None, typer.Option(help="Own log, public: the least probability of any arm, where a column has them.")
+        float | None, typer.Option(help="Your log: smallest probability of any arm by design. Public.")
     ] = None,
-    success: Annotated[
-        str | None, typer.Option(help="Own log: what a column of words says of those whose reward is 1.")
-    ] = None,
-    label: Annotated[str | None, typer.Option(help="Own table: the column of the right arm, instead of a log.")] = None,
+    success: Annotated[str | None, typer.Option(help="Your log: value of the reward column that counts as 1.")] = None,
+    label: Annotated[str | None, typer.Option(help="Your table: column with the right arm, instead of a log.")] = None,
     features: Annotated[
-        Path | None, typer.Option(help="A TOML file with a table `features`, a public map (docs/how-to/features.md).")
+        Path | None, typer.Option(help="TOML file with a feature map (docs/how-to/features.md).")
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="Directory for rows, a figure and Parquet; finished rows are kept.", metavar="DIR"),
+        typer.Option(help="Directory for rows, a figure and Parquet. Finished rows are kept.", metavar="DIR"),
     ] = None,
-    jobs: Annotated[int | None, typer.Option(help="Processes; a row each.  [default: this one]")] = None,
-    executor: Annotated[str | None, typer.Option(help="Who does the work: processes, or dask.", metavar="NAME")] = None,
-    scheduler: Annotated[
-        str | None, typer.Option(help="Address of a Dask scheduler (default: a cluster here).", metavar="ADDRESS")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    jobs: Annotated[int | None, typer.Option(help="Number of processes.", show_default="1")] = None,
+    executor: ExecutorOption = None,
+    scheduler: SchedulerOption = None,
+    as_json: JsonOption = False,
 ) -> None:
-    """Reward against epsilon on real data, for every trust model, beside other libraries without privacy.
+    """Compare rewards on real data over budgets, privacy models and other libraries.
 
-    A log is replayed, a table of people is drawn from. With --out, a study that was stopped goes on where it was, and
-    more epsilons or algorithms are added to what is there.
+    A log is replayed; rows of a table are drawn at random. With --out, a stopped study continues, and you can add
+    budgets and algorithms later.
     """
     from bandanna.experiments import study
     from bandanna.experiments.study import EPSILONS, TRUSTS
@@ -406,7 +405,7 @@ def study(
     }
     held = _load_data(data, path, features, {name: value for name, value in columns.items() if value is not None})
     try:
-        with ProgressBar(shown=True) as bar:  # on standard error
+        with ProgressBar("rows", shown=True) as bar:  # on standard error
             rows = compute(
                 held,
                 epsilons=epsilon or EPSILONS,
@@ -422,7 +421,7 @@ def study(
                 progress=bar,
             )
     except KeyboardInterrupt:
-        kept = "" if out is None else f"; finished rows are kept, continue with --out {out}"
+        kept = "" if out is None else f"; finished rows are kept. Continue with --out {out}"
         typer.secho(f"stopped{kept}", err=True)
         raise typer.Exit(130) from None
     title = f"{held.card.title}: reward against epsilon"
@@ -457,8 +456,6 @@ def _load_data(name: str, path: Path | None, features: Path | None, columns: dic
 
 
 def _print_study(title: str, rows: list[dict[str, Any]], out: Path | None) -> None:
-    from bandanna.cli.terminal import print_table
-
     cells = [
         [
             row["algorithm"],
@@ -481,8 +478,8 @@ def _print_study(title: str, rows: list[dict[str, Any]], out: Path | None) -> No
 # list
 
 
-def algorithms(as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False) -> None:
-    """List the algorithms: name, paper, whom their users trust, what is protected and what is guaranteed."""
+def algorithms(as_json: JsonOption = False) -> None:
+    """List the algorithms with their paper, privacy model and guarantee."""
     from bandanna.policies.registry import ALGORITHMS
 
     columns = ("name", "paper", "trust", "protects", "guarantee")
@@ -490,8 +487,6 @@ def algorithms(as_json: Annotated[bool, typer.Option("--json", help="Print JSON 
     if as_json:
         typer.echo(json.dumps({"rows": rows}))
         return
-    from bandanna.cli.terminal import print_table
-
     print_table(columns, [list(row.values()) for row in rows], left=columns)
 
 
@@ -505,10 +500,10 @@ _FIELDS = (
 
 
 def datasets(
-    name: Annotated[str | None, typer.Argument(help="A data set: its card.", metavar="[NAME]")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    name: Annotated[str | None, typer.Argument(help="Name of a data set to show in detail.", metavar="[NAME]")] = None,
+    as_json: JsonOption = False,
 ) -> None:
-    """List the data sets, or show the card of one. Nothing is downloaded: they are in packages or in own files."""
+    """List the data sets, or show one in detail. Nothing is downloaded."""
     from bandanna.data.datasets import card, cards, is_installed
 
     chosen = cards() if name is None else (card(name),)
@@ -519,8 +514,6 @@ def datasets(
     if name is not None:
         _print_card(rows[0])
         return
-    from bandanna.cli.terminal import print_texts
-
     lines = [
         [each["name"], each["title"], f"{each['rows']:,}", "yes" if each["installed"] else each["get"]] for each in rows
     ]

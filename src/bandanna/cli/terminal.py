@@ -1,14 +1,16 @@
-"""Helpers of commands: required extras, output paths, progress bars and tables."""
+"""What commands share: options, required extras, output paths, progress bars and tables."""
 
 from __future__ import annotations
 
+import math
 import sys
 import tempfile
 from collections.abc import Iterable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Self
+from typing import Annotated, Any, Self
 
+import typer
 from rich import box
 from rich.console import Console
 from rich.markup import escape
@@ -17,11 +19,39 @@ from rich.table import Table
 from bandanna import validation
 from bandanna.errors import BandannaError
 
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+EpsilonOption = Annotated[float, typer.Option(help="Privacy budget epsilon > 0.")]
+DeltaOption = Annotated[float, typer.Option(help="Privacy budget delta in (0, 1).")]
+JobsOption = Annotated[int | None, typer.Option(help="Number of processes.", show_default="the number of cores")]
+ExecutorOption = Annotated[
+    str | None, typer.Option(help="processes or dask.", show_default="processes", metavar="NAME")
+]
+SchedulerOption = Annotated[
+    str | None, typer.Option(help="Address of a Dask scheduler.", show_default="a local cluster", metavar="ADDRESS")
+]
+
+
+def whole(text: str) -> int:
+    """Read an integer, also in the form 1e6."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not number.is_integer():
+        raise typer.BadParameter(f"{text!r} is not a whole number.")
+    return int(number)
+
+
+def integer_option(text: str, default: bool | str = True) -> Any:
+    """Return an option that takes an integer, also in the form 1e6."""
+    return typer.Option(help=text, parser=whole, metavar="INTEGER", show_default=default)
+
+
 SERVE_MODULES = ("cryptography", "httpx", "starlette", "uvicorn")  # of the extra `serve`
 
 
 def require_serve_extra(command: str) -> None:
-    """Raise an error unless the whole extra `serve` is installed, which every command about deployments needs."""
+    """Raise an error unless the whole extra `serve` is installed."""
     from bandanna.errors import MissingExtra
 
     if not all(map(_is_installed, SERVE_MODULES)):
@@ -71,9 +101,9 @@ def check_file(argument: str, path: Path) -> Path:
 
 
 class ProgressBar:
-    """A progress bar on standard error with the part that ended last; nothing is shown unless `shown`."""
+    """Show progress on standard error as "3/20 UNIT" with the newest finished part, if `shown`."""
 
-    def __init__(self, *, shown: bool) -> None:
+    def __init__(self, unit: str, *, shown: bool) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -82,6 +112,7 @@ class ProgressBar:
             TextColumn("{task.description}"),
             BarColumn(),
             MofNCompleteColumn(),
+            TextColumn(unit),
             TimeRemainingColumn(),
             console=console,
             disable=not shown or not console.is_terminal,
