@@ -17,7 +17,7 @@ EXTRAS_dist := [dist]
 EXTRAS_supply := [supply,serve,postgres]
 EXTRAS_serve := [serve]
 EXTRAS_news := [serve]
-EXTRAS_browser := [test,plot,results,serve,postgres,browser]
+EXTRAS_browser := [test,plot,results,serve,postgres,browser,docs]
 EXTRAS_bench := [plot,serve,postgres,bench,fast]
 
 .DEFAULT_GOAL := help
