@@ -6,13 +6,4 @@ from bandanna.deployment.client.outbox import ClientDecision, Outbox, Outcome, U
 from bandanna.deployment.client.session import AsyncSession, RegistrarClient, Session
 from bandanna.deployment.messages.report import Ticket
 
-__all__ = [
-    "AsyncSession",
-    "ClientDecision",
-    "Outbox",
-    "Outcome",
-    "RegistrarClient",
-    "Session",
-    "Ticket",
-    "Unreachable",
-]
+__all__ = ["AsyncSession", "ClientDecision", "Outbox", "Outcome", "RegistrarClient", "Session", "Ticket", "Unreachable"]

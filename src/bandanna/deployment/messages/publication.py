@@ -69,12 +69,7 @@ def check_cosigned(pin: PublicationPin, cosignature: Any, *, task_id: str, key: 
 
 
 def read_publication(
-    shown: SignedPublication,
-    *,
-    task_id: str,
-    key: str,
-    registrar_key: str,
-    before: PublicationPin | None = None,
+    shown: SignedPublication, *, task_id: str, key: str, registrar_key: str, before: PublicationPin | None = None
 ) -> tuple[dict[str, Any], PublicationPin]:
     """Check a publication, and give its parts.
 

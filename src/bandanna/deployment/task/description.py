@@ -145,9 +145,7 @@ def _mixers(policy: Policy[Any], count: int, stated: Guarantee, batches: tuple[B
                 "shuffler", f"a uniform share of every report; {_TRACES}", alone + describe_mixer_guarantee(stated)
             ),
             VisibilityRow(
-                "helper",
-                "the other uniform share of every report, and its slot",
-                "the same, with the shuffler",
+                "helper", "the other uniform share of every report, and its slot", "the same, with the shuffler"
             ),
         ]
     if _sealed(batches):
