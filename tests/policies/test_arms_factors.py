@@ -116,7 +116,7 @@ def test_the_arm_of_a_round_has_the_largest_index(excess: float, chosen: int) ->
 
 def test_thompson_counts_successes_and_plays_of_every_arm() -> None:
     policy = Thompson(n_arms=5, horizon=10)
-    assert policy.ask.protocol.domain.dim == 10
+    assert policy.query.protocol.domain.dim == 10
     assert policy.act(policy.init(), np.zeros((3, 5, 1)), device_coins()).actions.shape == (3,)
 
 

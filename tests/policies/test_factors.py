@@ -6,10 +6,10 @@ import math
 
 import pytest
 
+import bandanna as bd
 from bandanna.device.linear_report import LinearReport
 from bandanna.policies.finite.base import DirectionRewardDomain, RewardDomain
 from bandanna.policies.glm import glm_sdp
-from bandanna.policies.glm.links import Logistic
 from bandanna.policies.linear.base import BatchedLinearPolicy
 from bandanna.policies.linear.linucb import LinUCB
 from bandanna.privacy import accountant
@@ -39,17 +39,10 @@ def test_what_is_left_of_a_horizon_is_played_once() -> None:
 
 
 def batch_mechanisms(*, dim: int, users: int, share: float, steps: int) -> glm_sdp.GLMSDPMechanisms:
-    """Of a batch of GLM-SDP at epsilon 5."""
-    return glm_sdp.calibrate_glm_sdp(
-        link=Logistic(),
-        dim=dim,
-        parameter_bound=1.0,
-        budget=ApproxDP(epsilon=5.0, delta=1e-3),
-        users=users,
-        weight_bound=0.25,
-        share=share,
-        steps=steps,
-    )
+    """Of a later batch of GLM-SDP at epsilon 5."""
+    privacy = bd.shuffle(epsilon=5.0, delta=1e-3)
+    policy = glm_sdp.GLMSDP(dim=dim, horizon=10_000, privacy=privacy, share=share, steps=steps)
+    return glm_sdp.calibrate_glm_sdp(policy, users, first=False)
 
 
 def test_the_noise_of_a_shuffled_matrix_is_bounded_by_its_entries() -> None:

@@ -29,7 +29,7 @@ from .answering import answered, device_coins, told
 
 def sent(policy: LDPUCB, rewards: np.ndarray[tuple[int, ...], np.dtype[np.float64]], seed: int) -> np.ndarray:
     """The bits that devices send."""
-    bits = policy.report(policy.ask, PlayedRounds(rewards=rewards), device_coins(seed))
+    bits = policy.report(policy.query, PlayedRounds(rewards=rewards), device_coins(seed))
     return policy.protocol.device.message(bits, FastNoise(np.random.default_rng([seed, 1])))[:, 0]
 
 
@@ -170,7 +170,7 @@ def test_thompson_prefers_what_pays() -> None:
     assert choice.actions.shape == (300, 1)
     assert np.mean(choice.actions) < 0.01
     rows = PlayedRounds(rewards=np.full((300, 1), 7.0), arms=np.zeros((300, 1), dtype=np.int64))
-    total = policy.report(policy.ask, rows, seeded).total()
+    total = policy.report(policy.query, rows, seeded).total()
     learned = told(policy, state, policy.episode(state), total)
     assert np.all(learned.sums == [91, 10])  # clipped into [0, 1]
     assert np.all(learned.pulls == [101, 100])

@@ -123,9 +123,11 @@ def test_leaves_move_by_at_most_root_two() -> None:
     x /= np.maximum(1, np.linalg.norm(x, axis=-1))[..., None]
     x[:, 0] = [[1.0, 0, 0], [0, 1.0, 0]]
     theta = np.zeros(3)
-    leaves = [domain.of(each, policy.leaf_weights(theta, each), rng.random(5000) < 0.5) for each in x]
+    leaves = [domain.stack(each, policy.leaf_weights(theta, each), rng.random(5000) < 0.5) for each in x]
     assert np.max(np.linalg.norm(leaves[0] - leaves[1], axis=-1)) <= policy.stream.mechanism.sensitivity + 1e-12
-    ends = [domain.of(each[:1], np.full(1, 1e9), np.array([flag])) for each, flag in zip(x, (True, False), strict=True)]
+    ends = [
+        domain.stack(each[:1], np.full(1, 1e9), np.array([flag])) for each, flag in zip(x, (True, False), strict=True)
+    ]
     assert float(np.linalg.norm(ends[0] - ends[1])) == pytest.approx(math.sqrt(2))
     v, h = policy.matrices(ends[0][0] + ends[1][0])
     np.testing.assert_allclose(v, np.diag([1.0, 0, 0]) + 12 * np.eye(3), atol=1e-12)
@@ -144,7 +146,7 @@ def test_outgrown_is_the_loewner_order() -> None:
     roots = rng.normal(size=(2, 400, 3, 3))
     matrix, snapshot = roots @ np.swapaxes(roots, -1, -2) + 0.5 * np.eye(3)
     ratio = np.linalg.eigvals(np.linalg.solve(snapshot, matrix)).real.max(axis=-1)
-    np.testing.assert_array_equal(policy.outgrown(matrix, snapshot), ratio > 2)
+    np.testing.assert_array_equal(policy._exceeds_twice(matrix, snapshot), ratio > 2)
 
 
 def test_both_paths_are_the_same_run() -> None:
@@ -208,7 +210,7 @@ def test_no_rows_are_an_estimate_of_nothing() -> None:
         report = policy.report(ask, desk.rows(ask, nobody), COINS)
         return desk.release(ask, report, FastNoise(np.random.default_rng(0)), path="law")[1]
 
-    settled = drive_learning(policy.settled(state), answer)
+    settled = drive_learning(policy.refit(state), answer)
     theta = settled.theta_o
     assert (int(settled.calls_o), int(settled.calls_tau)) == (1, 0)
     assert np.all(np.isfinite(theta))

@@ -212,7 +212,10 @@ def test_a_run_whose_bonus_follows_h_takes_one_round_as_it_would_the_first_of_tw
             late=rng.random(runs) < 0.5,
         )
         x, limit = rng.normal(size=(runs, 2, 3)) / 2, np.array([1, 0, 1, 1])
-        (one, taken), (first, of_two) = policy._used(state, x[:, :1], limit), policy._used(state, x, limit)
+        (one, taken), (first, of_two) = (
+            policy._record_played(state, x[:, :1], limit),
+            policy._record_played(state, x, limit),
+        )
         np.testing.assert_array_equal(taken, of_two)
         for field in fields(one):
             np.testing.assert_array_equal(getattr(one, field.name), getattr(first, field.name), err_msg=field.name)

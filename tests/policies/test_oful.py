@@ -78,7 +78,7 @@ def exact_sum_of(policy: Policy, ask: SumQuery, rewards: Floats, chunk: int) -> 
 @pytest.mark.parametrize("chunk", [1, 37, 2**11])
 def test_neighbours_sums_differ_by_the_replaced_reward_only(chunk: int) -> None:
     policy = OFUL(dim=1, horizon=2**11, privacy=central(rho=0.3))
-    one, two = (exact_sum_of(policy, policy.ask, drifting(first), chunk) for first in (1.0, -1.0))
+    one, two = (exact_sum_of(policy, policy.query, drifting(first), chunk) for first in (1.0, -1.0))
     assert one - two == 2
 
 
@@ -107,14 +107,14 @@ def test_a_range_far_from_zero_is_priced_with_the_rounding_of_its_products() -> 
     for _ in range(200):
         x = rng.normal(size=(1, 2))
         rows = [PlayedRounds(features=x / np.linalg.norm(x), rewards=np.array([end])) for end in (2.0**45, 2.0**46)]
-        one, two = (policy.report(policy.ask, each, COINS).total() for each in rows)
+        one, two = (policy.report(policy.query, each, COINS).total() for each in rows)
         assert np.linalg.norm(one - two) <= policy.protocol.domain.sensitivity
 
 
 def test_clips_are_counted() -> None:
     """Features or rewards that were clipped are not counted, or enter as they were."""
     policy, x = OFUL(dim=2, horizon=10, privacy=none()), np.array([[3.0, 4.0], [0.6, 0.8]])
-    report = policy.report(policy.ask, PlayedRounds(features=x, rewards=np.array([0.5, -7.0])), COINS)
+    report = policy.report(policy.query, PlayedRounds(features=x, rewards=np.array([0.5, -7.0])), COINS)
     assert report.clipped == 2
     assert np.allclose(report.total(), 0.5 * np.array([0.6, 0.8]) - np.array([0.6, 0.8]))
     assert np.allclose(policy.advance_public(policy.init(), x).gram, np.eye(2) + 2 * np.outer([0.6, 0.8], [0.6, 0.8]))

@@ -35,7 +35,7 @@ def ones(policy: LDPUCB, reward: float) -> int:
 
     A reward inside of its range was made a 0 or a 1 by another coin before: it cannot tell more than the ends do.
     """
-    report = policy.report(policy.ask, PlayedRounds(rewards=np.array([reward])), COINS)
+    report = policy.report(policy.query, PlayedRounds(rewards=np.array([reward])), COINS)
 
     class Coin(FastNoise):
         def __init__(self, step: int) -> None:
@@ -74,7 +74,7 @@ def test_an_epsilon_below_the_coins_resolution_is_refused() -> None:
 def test_a_reward_outside_of_a_far_range_does_not_enter(low: float) -> None:
     policy = UCBEpisodes(n_arms=2, horizon=9, privacy=central(rho=1.0), reward_range=(low, low + 1))
     for wrong in (low - 1e-10 * (abs(low) + 1), low + 1 + 1e-10 * (abs(low) + 1)):
-        report = policy.report(policy.ask, PlayedRounds(rewards=np.array([wrong])), COINS)
+        report = policy.report(policy.query, PlayedRounds(rewards=np.array([wrong])), COINS)
         assert low <= float(report.values[0, 0]) <= low + 1
 
 
@@ -86,7 +86,7 @@ def test_noise_covers_the_rounding_of_sums_far_from_0() -> None:
     phases = GOPE(dim=2, horizon=users, privacy=privacy, reward_range=ends)
     begun = phases.init(np.eye(2))
     asks = (
-        episodes.ask,
+        episodes.query,
         SumQuery(protocol=elimination.protocol(users), at=0),
         next(phases.learn(begun, phases.episode(begun))),
     )
@@ -119,7 +119,7 @@ def test_what_is_not_finite_is_refused_before_it_meets_other_people(place: str, 
         OFULJDP(dim=2, horizon=10, batch=2, privacy=central(rho=1.0)),
     )
     with pytest.raises(InvalidStatistic, match=place):
-        public.report(public.ask, PlayedRounds(**given), COINS)
+        public.report(public.query, PlayedRounds(**given), COINS)
     for gram in (np.zeros(3), np.array([1e6, 1e6, 0.0])):  # the vector is asked for if the matrix has grown
         asked: list[SumQuery] = []
 
@@ -136,7 +136,7 @@ def test_what_is_not_finite_is_refused_before_it_meets_other_people(place: str, 
 @pytest.mark.parametrize("policy", [UCB1(n_arms=2, horizon=9), Thompson(n_arms=2, horizon=9)])
 def test_policies_without_privacy_refuse_what_is_not_finite(policy: Any) -> None:
     with pytest.raises(InvalidStatistic, match="rewards"):
-        policy.report(policy.ask, PlayedRounds(rewards=np.array([math.nan]), arms=np.zeros(1, dtype=np.int64)), COINS)
+        policy.report(policy.query, PlayedRounds(rewards=np.array([math.nan]), arms=np.zeros(1, dtype=np.int64)), COINS)
 
 
 def test_batches_of_the_joint_variant_have_the_public_size() -> None:

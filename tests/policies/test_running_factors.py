@@ -13,7 +13,7 @@ from bandanna.device.domain import Ball
 from bandanna.device.linear_report import LinearReport
 from bandanna.errors import InvalidArgument
 from bandanna.policies.base import FixedLength, PlayedRounds, StoppedByPublicData
-from bandanna.policies.glm.rs_glinucb import LeafDomain
+from bandanna.policies.glm.glm_jdp import LeafDomain
 from bandanna.policies.linear import lints as lints_module
 from bandanna.policies.linear.anytime import Anytime
 from bandanna.policies.linear.base import WarmStart, compute_concurrent_batch_size, plan_informed_batches
@@ -251,6 +251,6 @@ def test_features_that_are_no_numbers_are_refused_by_name() -> None:
     private = OFULJDP(dim=2, horizon=9, privacy=central(rho=0.5))
     with pytest.raises(InvalidArgument, match="features"):
         public.advance_public(public.init(), bad)
-    for policy, ask in ((public, public.ask), (private, private._asks[0]), (private, private._asks[1])):
+    for policy, ask in ((public, public.query), (private, private._queries[0]), (private, private._queries[1])):
         with pytest.raises(InvalidArgument, match="features"):
             policy.report(ask, played, COINS)

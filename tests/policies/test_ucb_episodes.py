@@ -109,7 +109,7 @@ def test_the_sums_of_adap_ucb_have_the_discrete_laplace_law(path: str, ends: tup
     for reward in (low, high, low):  # of 1, 1 and 2 rounds
         episode = policy.episode(state)
         rows = PlayedRounds(rewards=np.full((runs, int(episode.plays[0, 0])), reward))
-        report = policy.report(policy.ask, rows, device_coins())
+        report = policy.report(policy.query, rows, device_coins())
         state = told(policy, state, episode, policy.protocol.release(report, source, path=path).total)
         seen.append((state.estimates[:, 0] - reward) * episode.plays[:, 0] / (high - low))
     for noise in seen:
@@ -163,14 +163,14 @@ def test_infinite_rho_is_no_noise_and_tiny_rho_is_allowed() -> None:
 
 def test_what_is_outside_of_the_range_is_clipped_and_what_is_not_a_number_is_refused() -> None:
     policy, coins = UCBEpisodes(n_arms=2, horizon=9, privacy=central(rho=1.0)), device_coins()
-    reported = policy.report(policy.ask, PlayedRounds(rewards=np.array([[0.5, 1.5, -0.1], [0.0, 1.0, 0.2]])), coins)
+    reported = policy.report(policy.query, PlayedRounds(rewards=np.array([[0.5, 1.5, -0.1], [0.0, 1.0, 0.2]])), coins)
     assert reported.values[..., 0].tolist() == [[0.5, 1.0, 0.0], [0.0, 1.0, 0.2]]
     assert reported.clipped.tolist() == [2, 0]
     grouped = PlayedRounds(rewards=np.array([-3.0, 0.5]), counts=np.array([7, 2]))
-    assert policy.report(policy.ask, grouped, coins).clipped == 7
+    assert policy.report(policy.query, grouped, coins).clipped == 7
     for wrong in (math.nan, math.inf):
         with pytest.raises(InvalidStatistic, match="rewards"):
-            policy.report(policy.ask, PlayedRounds(rewards=np.array([0.5, wrong])), coins)
+            policy.report(policy.query, PlayedRounds(rewards=np.array([0.5, wrong])), coins)
 
 
 @pytest.mark.parametrize(

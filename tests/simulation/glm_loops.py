@@ -52,12 +52,12 @@ def rs_glinucb_loop(policy: RSGLinUCB, arms: Floats, outcomes: Floats) -> tuple[
             theta_o = policy.fit_o(xs, rs, theta_o)
             explored.append(True)
         else:
-            if policy.grown(h, h_tau) and not (policy.live and switches):
+            if policy.has_grown(h, h_tau) and not (policy.bonus_follows_h and switches):
                 used = [i for i, flag in enumerate(explored) if policy.fits_all_rounds or not flag]
                 xs, rs = np.array([features[i] for i in used]), np.array([rewards[i] for i in used])
                 theta_tau = policy.fit_tau(xs, rs, theta_tau, theta_o, v)
                 h_tau, switches = h.copy(), switches + 1
-            snapshot = np.linalg.inv(h if policy.live and switches else h_tau)
+            snapshot = np.linalg.inv(h if policy.bonus_follows_h and switches else h_tau)
             middle, half = contexts @ theta_o, policy.elimination * np.sqrt(norms)
             centre = policy.centre(theta_o, theta_tau, np.array(switches))
             spread = np.sqrt(np.einsum("ki,ij,kj->k", contexts, snapshot, contexts))

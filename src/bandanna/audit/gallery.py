@@ -407,12 +407,12 @@ class PrintedGLMJDP(GLMJDP):
         object.__setattr__(self, "fired", bool(choice.groups is not None and choice.groups[-1] == 0))
         return choice
 
-    def settled(self, state: GLMJDPState) -> Generator[SumQuery, Estimate, GLMJDPState]:
+    def refit(self, state: GLMJDPState) -> Generator[SumQuery, Estimate, GLMJDPState]:
         """Call the optimiser if criterion I fired."""
-        settled = yield from super().settled(state)
+        settled = yield from super().refit(state)
         if vars(self).get("fired") and settled.calls_o < self.used.calls_o:
             snapshot = self.matrices(settled.released)[0] / 3  # as if it had outgrown
-            settled = yield from super().settled(replace(settled, v_o=snapshot))
+            settled = yield from super().refit(replace(settled, v_o=snapshot))
         return settled
 
 

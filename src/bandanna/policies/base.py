@@ -27,16 +27,17 @@ from bandanna.protocols.running_sum import RunningSumProtocol
 from bandanna.storage.encoding import dataclasses_in, index_by_stored_name
 from bandanna.types import Bools, Floats, Ints
 
-# What a policy and its runner say to each other: episodes, asks about them, and the rows that were played.
-#
-# An episode and an ask are public; rows are raw, and stay with the runner.
-
 
 @dataclass(frozen=True, kw_only=True)
 class Episode:
-    """How long the policy stays frozen; public, decided before it begins. One that is not `released` teaches nothing.
+    """The users who act on one snapshot. It is public and fixed before it begins.
 
-    `number` counts from 0 and names the episode in the ledger.
+    Attributes
+    ----------
+    number
+        Counts from 0 and names the episode in the ledger.
+    released
+        Whether the policy learns from it.
     """
 
     number: int
@@ -45,29 +46,36 @@ class Episode:
 
 @dataclass(frozen=True, kw_only=True)
 class FixedLength(Episode):
-    """`users` devices act on the snapshot."""
+    """An episode in which `users` users act on the same snapshot. The policy learns when it ends."""
 
     users: int
 
     @classmethod
     def batch(cls, number: int, *, size: int, horizon: int) -> FixedLength | None:
-        """The batch of that number where all have one size; what is left at the horizon's end is not released."""
+        """Return the batch of that number where all have one size; a shorter last one is not released."""
         left = horizon - number * size
         return cls(number=number, users=min(size, left), released=left >= size) if left > 0 else None
 
 
 @dataclass(frozen=True, kw_only=True)
 class StoppedByPublicData(Episode):
-    """At most `users` devices act on the snapshot, until `stopping_round` of public features says that it is over."""
+    """An episode that ends when `stopping_round` of public features says so, after `users` users at the latest."""
 
     users: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class AssignedArms(Episode):
-    """The server says what is played: `arms` so many times each, one after the other or `draw_blocks_here`.
+    """An episode in which the server assigns the arms.
 
-    clients: how many people answer, each with averages over all the plays; None: every play is another user.
+    Attributes
+    ----------
+    arms, plays
+        The arms, and how many times each is played.
+    in_turn
+        Whether arms take turns; otherwise each is played as often as `plays` says before the next one.
+    clients
+        Number of clients, each of whom reports averages over all plays. None: every play is another user.
     """
 
     arms: Ints  # (*R, k)
@@ -77,26 +85,39 @@ class AssignedArms(Episode):
 
     @property
     def users(self) -> int:
-        """Rounds of one run."""
+        """Number of rounds of one run."""
         return int(self.plays.sum())
 
     def arms_at(self, places: Ints) -> Ints:
-        """Of one run, the arms of its rounds 0, 1, ..., (n,) -> (n,)."""
+        """Return the arms of the given rounds of one run, (n,) -> (n,)."""
         return assigned_arms(places, arms=self.arms, plays=self.plays, in_turn=self.in_turn)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SumQuery:
-    """One private sum that a policy wants: (episode, step) is its id in the ledger.
+    """A policy's request for one private sum. `Policy.learn` yields it and is sent the `Estimate`.
 
-    protocol  calibrated for the report; its event is the price
-    at        the public place where devices evaluate their report: a theta for gradients, an arm
-    of        whose: this episode's users, or those whom the runner keeps under a name of `Execution.retained_groups`
-    arm       of this episode's users, those who were assigned this arm, and nobody else
-    last      the runner forgets the kept rows after the answer
-    stream    of a stream protocol: which one; a new number begins a new stream
-    begun     how many streams with this very price have begun, this one included
-    part      of a person's features, where all asks that have one are about the same: see `events.RecordEvent`
+    Parameters
+    ----------
+    protocol
+        The protocol that computes the sum, calibrated for the report. Its event is the price.
+    at
+        Public point at which devices evaluate their report: a theta for gradients, an arm.
+    of
+        The users to sum over: "episode", or a name of `Execution.retained_groups`.
+    arm
+        Sum over those users of the episode who were assigned this arm.
+    last
+        Whether the runner deletes the rows of the group after the answer.
+    step
+        Number of the query in its episode. (episode, step) is its id in the ledger.
+    stream
+        Number of the stream, for stream protocols. A new number begins a new stream.
+    begun
+        How many streams with this price have begun, this one included.
+    part
+        Part of a user's record that is summed, where several queries are about the same record: see
+        `events.RecordEvent`.
     """
 
     protocol: Protocol
@@ -110,63 +131,54 @@ class SumQuery:
     part: str | None = None
 
     def event(self, task: str = "") -> Event:
-        """The price, of the task under whose name people take part once; None but parts of one record know it."""
+        """Return the price; `task` names the record that the parts belong to."""
         own = self.protocol.event
         return own if self.part is None else RecordEvent(event=own, part=self.part, record=task)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlayedRounds:
-    """Raw rows of users, held by the runner alone: what each was given and what came of it.
+    """Raw rows of users. Only the runner holds them.
 
-    A user who did not answer has a reward of 0 and features of 0, and makes a report like any other.
-    groups: the index into `Execution.retained_groups` of a row; private: a device decides it from its own context.
-    answered: who did, where features and rewards do not tell; None for all.
-    counts: how many users share a row, where a simulation needs no more; None for one each.
+    A user who did not answer has a reward and features of 0, and makes a report like any other.
+
+    Attributes
+    ----------
+    rewards
+        Rewards; for clients who answer for all arms of an episode, their averages.
+    features, arms
+        Features of the arm that was played, and its index.
+    groups
+        Index into `Execution.retained_groups`. It is private: a device decides it from its own context.
+    counts
+        How many users share a row, where a simulation needs no more. None: one each.
+    answered
+        Which users answered, where features and rewards do not show it. None: all.
     """
 
-    rewards: Floats  # (*R, n); of clients who answer for all arms of an episode, their averages, (*R, n, k)
-    features: Floats | None = None  # (*R, n, d) of the arm that was given
+    rewards: Floats  # (*R, n) or (*R, n, k)
+    features: Floats | None = None  # (*R, n, d)
     arms: Ints | None = None  # (*R, n)
     groups: Ints | None = None  # (*R, n)
     counts: Ints | None = None  # (*R, n)
     answered: Bools | None = None  # (*R, n)
 
     def of_arm(self, arm: int) -> PlayedRounds:
-        """The rows of one run that were given this arm."""
+        """Return the rows of one run in which this arm was played."""
         assert self.arms is not None
         return self.at(self.arms == arm)
 
     def at(self, place: Any) -> PlayedRounds:
-        """What stands at a place of the first axis."""
-        held = vars(self).items()
-        chosen: dict[str, Any] = {name: None if array is None else array[place] for name, array in held}
-        return PlayedRounds(**chosen)
+        """Return what stands at a place of the first axis."""
+        return PlayedRounds(**{name: None if rows is None else rows[place] for name, rows in vars(self).items()})
 
     @staticmethod
     def joined(parts: Sequence[PlayedRounds]) -> PlayedRounds:
-        """All rows, of one run."""
-        columns = {each.name: [getattr(part, each.name) for part in parts] for each in fields(PlayedRounds)}
-        whole: dict[str, Any] = {
-            name: None if held[0] is None else np.concatenate(held) for name, held in columns.items()
-        }
-        return PlayedRounds(**whole)
-
-
-# What every policy is: freeze, collect, release, learn - as one interface, for every runner.
-#
-#     state    = policy.init(arms)
-#     while True:
-#         episode  = policy.episode(state)            public: how long nothing changes
-#         snapshot = policy.publish(state)            public: all that a device needs
-#         choice   = policy.act(snapshot, contexts, coins)                    on the device
-#         steps    = policy.learn(state, episode)     yields asks, is sent estimates, returns the next state
-#         ...        policy.report(ask, played, coins)                        on the device: what an ask sums
-#
-# A runner (the simulator, an agent, a deployment) differs only in how it answers an ask: see `bandanna.policies.base`.
-#
-# **A state holds released or public numbers only; raw rows stay with the runner.** So everything in `policies` is
-# post-processing of answers, the privacy of a policy is that of its asks, and a state may be saved and published.
+        """Return the rows of all parts, of one run."""
+        columns = {name: [vars(part)[name] for part in parts] for name in vars(parts[0])}
+        return PlayedRounds(
+            **{name: None if held[0] is None else np.concatenate(held) for name, held in columns.items()}
+        )
 
 
 State = TypeVar("State")
@@ -178,14 +190,21 @@ _DRAWS = 16  # in which an arm of probability 1/2 is missed once in 65,000 times
 class Execution:
     """How runners run the policies of a class.
 
-    retained_groups      names of groups of rows that later queries may be about
-    has_several_queries  whether an episode may have more than one query: a runner keeps its rows until the last
-    learns_every_round   whether every episode is one round, whose user acts on the snapshot: an agent may begin later
-                         rounds before earlier ones are learned
-    side_by_side         whether states may have replicate axes: many seeds of a simulation at once
-    noise_stream         the random stream of a simulation's noise, where seeds are run one by one
-    stream_noise         that of stream protocols' noise, the same unless given
-    player               the simulator's exact acceleration for the class that says so; subclasses do not inherit it
+    Parameters
+    ----------
+    retained_groups
+        Names of groups of rows that later queries may sum over.
+    has_several_queries
+        Whether an episode may have more than one query; the runner keeps its rows until the last.
+    learns_every_round
+        Whether every episode is one round whose user acts on the snapshot. An agent may then begin later rounds before
+        earlier ones are learned.
+    side_by_side
+        Whether states may have replicate axes: many seeds of a simulation at once.
+    noise_stream, stream_noise
+        Seed streams of a simulation's noise where seeds are run one by one; that of stream protocols may differ.
+    player
+        The simulator's exact acceleration for the class. Subclasses do not inherit it.
     """
 
     retained_groups: tuple[str, ...] = ()
@@ -208,10 +227,24 @@ def require_arm_count(n_arms: int | None) -> int:
 class Policy(ABC, Generic[State]):
     """A frozen configuration with pure functions of states. Arrays may have leading replicate axes.
 
-    An author writes the public methods. Those with an underscore have defaults; the package's runners call them.
+    Every runner (simulator, agent, deployment) does the same and differs only in how it answers queries::
 
-    trusts     the privacy models that the policy supports
-    execution  how runners run it
+        state = policy.init(arms)
+        while (episode := policy.episode(state)) is not None:            # public: how long nothing changes
+            snapshot = policy.publish(state)                             # public: all that a device needs
+            choice = policy.act(snapshot, contexts, coins)               # on the device
+            ...      policy.report(query, played, coins)                 # on the device: the statistic to sum
+            state = drive_learning(policy.learn(state, episode), answer)  # queries sums, receives estimates
+
+    A state holds released and public numbers only, so the price of a policy is that of its queries, and a state may be
+    saved and published. An author writes the public methods. Those with an underscore have defaults.
+
+    Attributes
+    ----------
+    trusts
+        The privacy models that the policy supports.
+    execution
+        How runners run it.
     """
 
     trusts: ClassVar[tuple[str, ...]] = ("none",)
@@ -272,7 +305,7 @@ class Policy(ABC, Generic[State]):
         return np.asarray(actions[likeliest, np.arange(actions.shape[1])])
 
     @abstractmethod
-    def report(self, ask: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
+    def report(self, query: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
         """Device: form statistics of the query's domain from rows, clipped and counted."""
 
     @abstractmethod
@@ -368,7 +401,7 @@ class PublicStoppingPolicy(Policy[State]):
 
 
 class RunningSumPolicy(Policy[State]):
-    """A policy on reports (x y, x x^T) that asks for one sum in each episode of a public schedule.
+    """A policy on reports (x y, x x^T) that queries for one sum in each episode of a public schedule.
 
     Its methods with an underscore are called by the simulator, agents and deployments; authors meet none of them.
 
@@ -473,9 +506,9 @@ def merge_states(wanted: Bools, new: State, old: State) -> State:
     return type(new)(**chosen)
 
 
-# The only place where something is released and learned: a policy's asks, answered by whoever runs it.
+# The only place where something is released and learned: a policy's queries, answered by whoever runs it.
 #
-#     simulator    ask.protocol.release(reported(policy, ask, played, coins), source, path=path)
+#     simulator    query.protocol.release(reported(policy, query, played, coins), source, path=path)
 #     agent        the same, inside ledger.release(batch=(episode, step))
 #     deployment   what the shuffler's batch was analyzed to, inside the ledger's transaction
 #
@@ -484,25 +517,25 @@ def merge_states(wanted: Bools, new: State, old: State) -> State:
 
 
 def drive_learning(steps: Generator[SumQuery, Estimate, State], answer: Callable[[SumQuery], Estimate]) -> State:
-    """Answer the asks of `policy.learn(state, episode)` in order; the next state."""
+    """Answer the queries of `policy.learn(state, episode)` in order; the next state."""
     try:
-        ask = next(steps)
+        query = next(steps)
         while True:
-            ask = steps.send(answer(ask))
+            query = steps.send(answer(query))
     except StopIteration as learned:
         return learned.value  # type: ignore[no-any-return]
 
 
-def ledger_key(ask: SumQuery, *, task: str, batch: str) -> tuple[str, str, str | None]:
-    """Task, batch and alternative of an ask in a ledger, which composes tasks: a person is in one batch of each.
+def ledger_key(query: SumQuery, *, task: str, batch: str) -> tuple[str, str, str | None]:
+    """Task, batch and alternative of an query in a ledger, which composes tasks: a person is in one batch of each.
 
     All that a batch's users are asked is one entry, at the composed price; users of different arms are different
     people. About rows that are forgotten after the answer a person is asked once. About others a person is asked every
     time, in one group: groups are alternatives.
     """
-    if ask.of == "episode":
-        return task, batch if ask.arm is None else f"{batch}.{ask.step}", None
-    return (f"{task}, {ask.of}", batch, None) if ask.last else (f"{task}, kept", f"{batch}.{ask.step}", ask.of)
+    if query.of == "episode":
+        return task, batch if query.arm is None else f"{batch}.{query.step}", None
+    return (f"{task}, {query.of}", batch, None) if query.last else (f"{task}, kept", f"{batch}.{query.step}", query.of)
 
 
 def check_batch_size(episode: Episode, played: PlayedRounds) -> None:
@@ -511,12 +544,12 @@ def check_batch_size(episode: Episode, played: PlayedRounds) -> None:
         raise InvalidArgument("rows", rows, f"{episode.users}, one for each user of the episode")
 
 
-def form_reports(policy: Policy[Any], ask: SumQuery, rows: PlayedRounds, coins: DeviceRandomness) -> Statistic:
+def form_reports(policy: Policy[Any], query: SumQuery, rows: PlayedRounds, coins: DeviceRandomness) -> Statistic:
     """What the devices of these rows tell: one report each, whatever is in it.
 
     How many are in a batch is public, and told with every answer: a report that is left out would tell by that.
     """
-    statistic = policy.report(ask, rows, coins)
+    statistic = policy.report(query, rows, coins)
     users = rows.counts is None and statistic.counts is None and rows.rewards.shape[statistic.values.ndim - 2]
     if users is not False and statistic.users != users:
         raise InvalidStatistic(
@@ -547,7 +580,7 @@ def check_group(protocol: Protocol) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class RunnerState:
-    """What a runner holds between asks and shows nobody: states of stream protocols, and rows for later asks."""
+    """What a runner holds between queries and shows nobody: states of stream protocols, and rows for later queries."""
 
     streams: Mapping[int, Any] = field(default_factory=dict)
     kept: Mapping[str, tuple[PlayedRounds, ...]] = field(default_factory=dict)
@@ -565,31 +598,31 @@ class RunnerState:
                 kept[name] = (*kept.get(name, ()), mine)
         return replace(self, kept=kept)
 
-    def rows(self, ask: SumQuery, played: PlayedRounds) -> PlayedRounds:
+    def rows(self, query: SumQuery, played: PlayedRounds) -> PlayedRounds:
         """Whose reports are asked for; nobody's are those of one who did not answer."""
-        if ask.of == "episode":
-            return played if ask.arm is None else played.of_arm(ask.arm)
-        if held := self.kept.get(ask.of, ()):
+        if query.of == "episode":
+            return played if query.arm is None else played.of_arm(query.arm)
+        if held := self.kept.get(query.of, ()):
             return PlayedRounds.joined(held)
         features = None if played.features is None else np.zeros_like(played.features[..., :1, :])
         return PlayedRounds(rewards=np.zeros(1), features=features)
 
     def release(
-        self, ask: SumQuery, statistic: Statistic, source: NoiseSource, *, path: str
+        self, query: SumQuery, statistic: Statistic, source: NoiseSource, *, path: str
     ) -> tuple[RunnerState, Estimate]:
         """One release; a stream goes on from where it was."""
-        if ask.of != "episode":
-            check_group(ask.protocol)
-        kept = {name: rows for name, rows in self.kept.items() if not (ask.last and name == ask.of)}
-        if isinstance(ask.protocol, StreamProtocol):
+        if query.of != "episode":
+            check_group(query.protocol)
+        kept = {name: rows for name, rows in self.kept.items() if not (query.last and name == query.of)}
+        if isinstance(query.protocol, StreamProtocol):
             replicates = np.shape(statistic.clipped)  # a batch that arrives in parts is read once
-            before = self.streams.get(ask.stream)
-            begun = ask.protocol.begin(replicates) if before is None else before
-            following, estimate = ask.protocol.release(begun, statistic, source, path=path)
-            return RunnerState(streams={**self.streams, ask.stream: following}, kept=kept), estimate
-        if not isinstance(ask.protocol, BatchProtocol):
-            raise InvalidArgument("query.protocol", ask.protocol, "a BatchProtocol or a StreamProtocol")
-        estimate = ask.protocol.release(statistic, source, path=path)
-        if ask.of != "episode":  # how many are in a group is as private as who is
+            before = self.streams.get(query.stream)
+            begun = query.protocol.begin(replicates) if before is None else before
+            following, estimate = query.protocol.release(begun, statistic, source, path=path)
+            return RunnerState(streams={**self.streams, query.stream: following}, kept=kept), estimate
+        if not isinstance(query.protocol, BatchProtocol):
+            raise InvalidArgument("query.protocol", query.protocol, "a BatchProtocol or a StreamProtocol")
+        estimate = query.protocol.release(statistic, source, path=path)
+        if query.of != "episode":  # how many are in a group is as private as who is
             estimate = replace(estimate, count=0)
         return replace(self, kept=kept), estimate

@@ -228,7 +228,7 @@ def optimal_design(arms: ArrayLike, *, tolerance: float = 1e-3) -> Design:
 
 
 def find_cached_design(find: Callable[[Floats], Design], arms: Floats) -> Design:
-    """find(arms), once for these numbers where they are few: runs and horizons that have the same arms ask again."""
+    """find(arms), once for these numbers where they are few: runs and horizons that have the same arms query again."""
     if arms.size > _FEW:
         return find(arms)
     return _find_design(find, arms.shape, np.ascontiguousarray(arms).tobytes())

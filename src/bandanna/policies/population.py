@@ -420,11 +420,11 @@ class PhasedElimination(Policy[PhasedEliminationState]):
             design=design,
         )
 
-    def report(self, ask: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
+    def report(self, query: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
         """A client's averages of all played actions, (n, s); of a client of one round, its reward at its action."""
-        domain, rows = ask.protocol.domain, played.rewards
+        domain, rows = query.protocol.domain, played.rewards
         if played.arms is not None:
-            rows = np.where(ask.at == played.arms[:, None], rows[:, None], 0.0)
+            rows = np.where(query.at == played.arms[:, None], rows[:, None], 0.0)
         if rows.min() >= -self.bound and rows.max() <= self.bound:  # nothing to clip
             return domain.sealed(rows, clipped=np.zeros(rows.shape[:-2], dtype=np.int64), counts=played.counts)
         inside = domain.admit(rows)
@@ -491,7 +491,7 @@ class PhasedElimination(Policy[PhasedEliminationState]):
 
     @property
     def clients_needed(self) -> int:
-        """Most clients that the schedule can ask, each once: what a population must have."""
+        """Most clients that the schedule can query, each once: what a population must have."""
         if self.per_round:
             return self.horizon
         return sum(self.count_clients(number) for number in range(1, self.phases + 1))

@@ -100,12 +100,12 @@ class Printed(GLMJDP):
         object.__setattr__(self, "fired", bool(choice.groups is not None and choice.groups[-1] == 0))
         return choice
 
-    def settled(self, state: GLMJDPState) -> Any:
+    def refit(self, state: GLMJDPState) -> Any:
         """A call of the optimiser, and its counter."""
-        settled = yield from super().settled(state)
+        settled = yield from super().refit(state)
         if self.fired and settled.calls_o < self.used.calls_o:  # type: ignore[attr-defined]
             snapshot = self.matrices(settled.released)[0] / 3  # as if it had outgrown
-            settled = yield from super().settled(replace(settled, v_o=snapshot))
+            settled = yield from super().refit(replace(settled, v_o=snapshot))
         return settled
 
 

@@ -26,7 +26,7 @@ from ...sketches import sketch
 def test_the_published_noise_is_the_printed_one_and_its_price_the_true_one(setting: str, kind: type) -> None:
     policy, _ = problem(setting, "published", 0.5, 1000)
     assert isinstance(policy, kind)
-    std = policy.ask.protocol.std(1) if isinstance(policy, OFUL) else policy.protocol.std(1)
+    std = policy.query.protocol.std(1) if isinstance(policy, OFUL) else policy.protocol.std(1)
     assert math.isclose(std, math.sqrt(2 / 0.5), rel_tol=1e-3)  # N(0, 2/rho)
     times = (WIDE[setting] * (NORM if setting == "contextual" else 1.0)) ** 2
     assert policy.guarantee.rho == pytest.approx(0.5 * times, rel=1e-3)

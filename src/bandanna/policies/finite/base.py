@@ -186,7 +186,7 @@ class FiniteArmedPolicy(Policy[State]):
         """What every policy pays."""
         return regret_bounds.find_finite_arm_bounds(setting)
 
-    def report(self, ask: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
+    def report(self, query: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
         """Rewards, clipped into the range."""
         return self.domain.report(played)
 

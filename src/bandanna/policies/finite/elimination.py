@@ -68,7 +68,7 @@ class Elimination(FiniteArmedPolicy[EliminationState]):
         plays = np.full(len(arms), self.horizon if alone else self.users(state.epoch))
         return AssignedArms(number=state.epoch - 1, arms=arms, plays=plays, in_turn=True, released=not alone)
 
-    def report(self, ask: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
+    def report(self, query: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
         """Rewards; in the shuffle model, as bits."""
         return self.domain.bits(played, coins) if self.shuffled else self.domain.report(played)
 

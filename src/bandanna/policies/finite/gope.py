@@ -90,11 +90,11 @@ class GOPE(Policy[GOPEState]):
         design = state.geometry.design
         return AssignedArms(number=number, arms=state.active[design.support], plays=design.plays(length))
 
-    def report(self, ask: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
+    def report(self, query: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
         """The reward times the direction of its arm."""
-        domain = ask.protocol.domain
+        domain = query.protocol.domain
         assert isinstance(domain, DirectionRewardDomain)
-        return domain.report(played, ask.at[played.arms])
+        return domain.report(played, query.at[played.arms])
 
     def learn(self, state: GOPEState, episode: AssignedArms) -> Generator[SumQuery, Estimate, GOPEState]:
         """Release the phase; then drop what is surely not best."""

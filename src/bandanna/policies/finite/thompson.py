@@ -23,7 +23,7 @@ from bandanna.protocols.privacy_model import Privacy, none
 from bandanna.storage.encoding import stored_as
 from bandanna.types import Floats, Ints
 
-# How likely each of several independent Beta numbers is the largest: by quadrature, when somebody asks.
+# How likely each of several independent Beta numbers is the largest: by quadrature, when somebody queries.
 
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
@@ -99,7 +99,7 @@ class Thompson(FiniteArmedPolicy[ArmSums]):
     4. The server adds up successes and plays (`learn`).
 
     The state's sums are successes. Every device draws from the posterior by its own coins; how likely its arm was has
-    no closed form, and is integrated when somebody asks.
+    no closed form, and is integrated when somebody queries.
     """
 
     execution = Execution(learns_every_round=True, side_by_side=True, player="lockstep")
@@ -115,29 +115,29 @@ class Thompson(FiniteArmedPolicy[ArmSums]):
         arms = first_best(successes / (successes + failures))  # Beta(a, b) = G_a / (G_a + G_b)
         return SampledChoice(actions=arms, chances=lambda: compute_best_arm_probabilities(arms, counts))
 
-    def report(self, ask: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
+    def report(self, query: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
         """Which arm it was, and whether it succeeded."""
         bits = self.domain.bits(played, coins)
         assert played.arms is not None
         chosen = (np.arange(self.n_arms) == played.arms[..., None]).astype(float)  # (*R, n, K)
         values = np.concatenate([bits.values * chosen, chosen], axis=-1)
-        return ask.protocol.domain.sealed(values, clipped=bits.clipped)
+        return query.protocol.domain.sealed(values, clipped=bits.clipped)
 
     def learn(self, state: ArmSums, episode: FixedLength) -> Generator[SumQuery, Estimate, ArmSums]:
         """Successes and plays add up."""
-        released = yield self.ask
+        released = yield self.query
         sums, pulls = released.total[..., : self.n_arms], released.total[..., self.n_arms :]
         return ArmSums(sums=state.sums + sums, pulls=state.pulls + pulls, rounds=state.rounds + 1)
 
     @cached_property
-    def ask(self) -> SumQuery:
+    def query(self) -> SumQuery:
         """Successes and plays of every arm, in the clear."""
         return SumQuery(protocol=Clear(domain=Box(dim=2 * self._arms)))
 
     @cached_property
     def guarantee(self) -> Guarantee:
         """No privacy."""
-        return reward_guarantee(self.ask.protocol)
+        return reward_guarantee(self.query.protocol)
 
     def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> ArmSums:
         """Nothing played yet."""

@@ -62,23 +62,23 @@ class PerRoundUCB(FiniteArmedPolicy[ArmSums]):
 
     def learn(self, state: ArmSums, episode: AssignedArms) -> Generator[SumQuery, Estimate, ArmSums]:
         """The released reward of one round."""
-        released = yield self.ask
+        released = yield self.query
         return state.plus(episode.arms[..., 0], released.total[..., 0])
 
     def __post_init__(self) -> None:
         super().__post_init__()
         validation.set_validated(self, validation.positive, "optimism")
-        _ = self.ask
+        _ = self.query
 
     @cached_property
-    def ask(self) -> SumQuery:
+    def query(self) -> SumQuery:
         """One reward."""
         return SumQuery(protocol=protocol_for(self.privacy, self.domain, 1))
 
     @cached_property
     def guarantee(self) -> Guarantee:
         """What is promised for a reward."""
-        return reward_guarantee(self.ask.protocol)
+        return reward_guarantee(self.query.protocol)
 
     @property
     def scale(self) -> float:
@@ -139,15 +139,15 @@ class LDPUCB(PerRoundUCB):
             )
 
     @cached_property
-    def ask(self) -> SumQuery:
+    def query(self) -> SumQuery:
         """One answer."""
         return SumQuery(protocol=protocol_for(self.privacy, BIT_DOMAIN, 1))
 
     @property
     def protocol(self) -> LocalBits:
         """What a device answers."""
-        assert isinstance(self.ask.protocol, LocalBits)
-        return self.ask.protocol
+        assert isinstance(self.query.protocol, LocalBits)
+        return self.query.protocol
 
     @property
     def scale(self) -> float:
@@ -159,7 +159,7 @@ class LDPUCB(PerRoundUCB):
         """The answer."""
         return self.protocol.bits_per_user
 
-    def report(self, ask: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
+    def report(self, query: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
         """The reward, rounded to an end of its range at random."""
         return self.domain.bits(played, coins)
 
@@ -231,7 +231,7 @@ class UCBEpisodes(FiniteArmedPolicy[UCBEpisodesState]):
 
     def learn(self, state: UCBEpisodesState, episode: AssignedArms) -> Generator[SumQuery, Estimate, UCBEpisodesState]:
         """One release per arm and episode."""
-        released = yield self.ask
+        released = yield self.query
         played = np.arange(self.n_arms) == episode.arms  # (*R, K)
         return UCBEpisodesState(
             estimates=np.where(played, released.total / episode.plays, state.estimates),
@@ -244,18 +244,18 @@ class UCBEpisodes(FiniteArmedPolicy[UCBEpisodesState]):
     def __post_init__(self) -> None:
         super().__post_init__()
         validation.set_validated(self, validation.positive, "optimism")
-        _ = self.ask
+        _ = self.query
 
     @cached_property
-    def ask(self) -> SumQuery:
+    def query(self) -> SumQuery:
         """The sum of an episode's rewards."""
         return SumQuery(protocol=protocol_for(self.privacy, self.domain, self.horizon))
 
     @property
     def protocol(self) -> BatchProtocol:
         """How an episode's sum is released."""
-        assert isinstance(self.ask.protocol, BatchProtocol)
-        return self.ask.protocol
+        assert isinstance(self.query.protocol, BatchProtocol)
+        return self.query.protocol
 
     @cached_property
     def guarantee(self) -> Guarantee:

@@ -27,11 +27,6 @@ from bandanna.protocols.clear import ClearRows
 from bandanna.protocols.privacy_model import Privacy, none
 from bandanna.types import Floats, Ints
 
-# What every generalised linear policy knows: the link, the bound S on |theta|, and kappa.
-#
-# Policies without privacy ask for the rows of users in the clear (`NonPrivateGLMPolicy`); some of them in every round.
-
-
 State = TypeVar("State")
 
 _PRESETS = ("published", "corrected")
@@ -141,15 +136,15 @@ class NonPrivateGLMPolicy(GLMPolicy[State]):
         )
 
     @cached_property
-    def ask(self) -> SumQuery:
+    def query(self) -> SumQuery:
         """The rows of an episode's users."""
         return SumQuery(protocol=ClearRows(domain=self.rows))
 
     def query_rows(self, whose: str, step: int) -> SumQuery:
         """Rows, of some of the users."""
-        return SumQuery(protocol=self.ask.protocol, of=whose, step=step)
+        return SumQuery(protocol=self.query.protocol, of=whose, step=step)
 
-    def report(self, ask: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
+    def report(self, query: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
         """The row itself."""
         assert played.features is not None
         return self.rows.statistic(played.features, played.rewards, played.groups)
@@ -250,13 +245,13 @@ def _leverages(arms: Floats, weights: Floats) -> Floats:
     return np.asarray(np.einsum("nkd,nkd->nk", arms @ inverse, arms))
 
 
-# Sums of gradients as asks: what the two private policies share.
+# Sums of gradients as queries: what the two private policies share.
 
 
 def query_descent(
     points: Points, protocol: BatchProtocol, *, of: str = "episode", step: int = 1, part: str | None = None
 ) -> Generator[SumQuery, Estimate, Floats]:
-    """The points of a descent as asks about `of`, numbered from `step` on; the estimate that it ends with."""
+    """The points of a descent as queries about `of`, numbered from `step` on; the estimate that it ends with."""
     try:
         point = next(points)
         while True:

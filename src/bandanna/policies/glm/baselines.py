@@ -35,18 +35,6 @@ from bandanna.policies.glm.estimation import (
 from bandanna.storage.encoding import stored_as
 from bandanna.types import Floats
 
-# GLM-UCB: the estimate of all data in every round, and a bonus that carries kappa (Filippi et al. 2010).
-#
-#     theta_t = argmin sum_{s < t} l_s + (ridge/2) |theta|^2,   M_t = lambda I + sum x x^T,
-#     action  = argmax_x mu(<x, theta_t>) + rho_t |x|_{M_t^{-1}},
-#     rho_t   = 2 L_mu kappa R c sqrt(2 d log(t) log(2 d T / failure)),   c = sqrt(3 + 2 log(1 + 2/lambda)),   lambda =
-#     d.
-#
-# Presets: `published`, as run by the authors of [003]: ridge = 2 lambda (their penalty multiplies |theta|^2), no factor
-# sqrt(log t) for the logistic link, no projection; `corrected`: ridge = lambda, sqrt(log t) for all links, theta
-# projected onto |theta| <= S. Deviation from the published run: theta_0 = 0 instead of a normal draw (one round).
-
-
 _TOLERANCE = 1e-6  # of an estimate
 
 
@@ -55,7 +43,10 @@ _TOLERANCE = 1e-6  # of an estimate
 class GLMUCBState:
     """M_t^{-1} and theta_t.
 
-    near: the gradient of the loss around some earlier estimate, so that not every estimate asks for all rows again.
+    Attributes
+    ----------
+    near
+        The gradient of the loss around an earlier estimate, so that not every estimate needs all rows.
     """
 
     rounds: int
@@ -68,14 +59,32 @@ class GLMUCBState:
 @stored_as("GLMUCB")
 @dataclass(frozen=True, kw_only=True)
 class GLMUCB(PerRoundGLMPolicy[GLMUCBState]):
-    """GLM-UCB with the constants of a preset; `refit` asks for a new estimate every so many rounds, 1 as published."""
+    """GLM-UCB: an estimate from all data in every round, and a bonus that carries kappa (Filippi et al. 2010).
+
+    1. The server publishes theta_t = argmin sum_{s < t} l_s + (ridge/2) |theta|^2 and M_t^{-1}, where
+       M_t = lambda I + sum x x^T, lambda = d (`publish`: the state itself).
+    2. The device plays argmax_x mu(<x, theta_t>) + rho_t |x|_{M_t^{-1}} (`act`), with c = sqrt(3 + 2 log(1 + 2/lambda))
+       and rho_t = 2 L_mu kappa R c sqrt(2 d log(t) log(2 d T / failure)).
+    3. The server queries the round's row and renews the estimate (`learn`).
+
+    Deviation from the published run: theta_0 = 0 instead of a normal draw (one round).
+
+    Parameters
+    ----------
+    preset
+        "published", as run by the authors of [003]: ridge = 2 lambda (their penalty multiplies |theta|^2), no factor
+        sqrt(log t) for the logistic link, no projection. "corrected": ridge = lambda, sqrt(log t) for all links, theta
+        projected onto |theta| <= S.
+    refit
+        Rounds between two estimates; 1 as published.
+    """
 
     execution = replace(PerRoundGLMPolicy.execution, retained_groups=("everybody",), player="every round")
 
     refit: int = 1
 
     def act(self, snapshot: GLMUCBState, contexts: Floats, coins: DeviceRandomness) -> Choice:
-        """Optimism around the estimate."""
+        """2. Device: choose the arm with the largest index."""
         theta = (
             snapshot.theta if self.preset == "published" else project_onto_ball(snapshot.theta, self.parameter_bound)
         )
@@ -85,8 +94,8 @@ class GLMUCB(PerRoundGLMPolicy[GLMUCBState]):
         )
 
     def learn(self, state: GLMUCBState, episode: FixedLength) -> Generator[SumQuery, Estimate, GLMUCBState]:
-        """One more row, and the estimate of all."""
-        features, rewards = self.row((yield self.ask))
+        """3. Query the row, and estimate from all rows."""
+        features, rewards = self.row((yield self.query))
         theta, near = state.theta, state.near
         if near is not None:
             near = near.add(self.model, features.reshape(-1, self.dim), rewards.reshape(-1))
@@ -100,38 +109,29 @@ class GLMUCB(PerRoundGLMPolicy[GLMUCBState]):
         super().__post_init__()
         validation.set_validated(self, validation.integer, "refit")
 
-    @property
-    def regulariser(self) -> float:
-        """lambda = d."""
-        return float(self.dim)
-
     def bonus(self, rounds: int) -> float:
-        """rho_t in round t = rounds + 1."""
+        """Return rho_t in round t = rounds + 1."""
         link, d = self.model, self.dim
-        c = math.sqrt(3 + 2 * math.log(1 + 2 / self.regulariser))
+        c = math.sqrt(3 + 2 * math.log(1 + 2 / self.dim))
         rho = 2 * link.slope_bound * c * link.reward_bound * self.curvature
         rho *= math.sqrt(2 * d * math.log(2 * d * self.horizon / self.failure))  # Filippi et al. 2010, Theorem 2
         logarithmic = self.preset == "corrected" or link.name != "logistic"
         return rho * math.sqrt(math.log(rounds + 1)) if logarithmic else rho
 
     def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> GLMUCBState:
-        """No data."""
+        """Return the state before any data."""
         return GLMUCBState(
             rounds=0,
-            inverse=np.broadcast_to(np.eye(self.dim) / self.regulariser, (*replicates, self.dim, self.dim)),
+            inverse=np.broadcast_to(np.eye(self.dim) / self.dim, (*replicates, self.dim, self.dim)),
             theta=np.zeros((*replicates, self.dim)),
             near=make_empty_expansion(math.prod(replicates), self.dim) if is_expandable(self.model, self.dim) else None,
         )
 
-    @property
-    def _ridge(self) -> float:
-        return self.regulariser * (2 if self.preset == "published" else 1)
-
     def _estimate(
         self, start: Floats, near: Expansion | None
     ) -> Generator[SumQuery, Estimate, tuple[Floats, Expansion | None]]:
-        """theta_t: near the last one from the polynomial of its loss, far from it from all rows."""
-        ridge, link = self._ridge, self.model
+        """Return theta_t: near the last one from the polynomial of its loss, far from it from all rows."""
+        ridge, link = float(self.dim * (2 if self.preset == "published" else 1)), self.model
         theta = start.reshape(-1, self.dim)
         far = np.arange(len(theta))
         if near is not None:
@@ -146,18 +146,6 @@ class GLMUCB(PerRoundGLMPolicy[GLMUCBState]):
             ).theta
             near = None if near is None else near.move(link, far, theta[far], rows, results)
         return theta.reshape(start.shape), near
-
-
-# GLOC: an online Newton step a round, turned into a confidence set (Jun, Bhargava, Nowak and Willett 2017).
-#
-#     V += x x^T,   g = (mu(<x, theta>) - r) x,   B += |g|^2_{V^{-1}} / (2c),   z += <x, theta> x,
-#     theta <- Proj( theta - V^{-1} g / c ),         c = 1/kappa,   V_0 = lambda I,   B_0 = 2 c S^2 lambda,   lambda =
-#     d,
-#     radius^2 = 1 + (4/c) B + 8 (q/c)^2 log( (2/failure) sqrt(1 + 2B/c + 4 (q/c)^4 / failure^2) ).
-#
-# Presets: `published`, as run by the authors of [003]: index mu(<x, theta>) + radius |x|_{V^{-1}} of the Newton
-# iterate, q = L_mu^2, and theta always rescaled to the sphere |theta| = S; `corrected`: index <x, V^{-1} z> + radius
-# |x|, q = R/2 (rewards in [0, R]), and the projection onto the ball in the norm of V.
 
 
 @stored_as("GLOCState")
@@ -177,12 +165,29 @@ class GLOCState:
 @stored_as("GLOC")
 @dataclass(frozen=True, kw_only=True)
 class GLOC(PerRoundGLMPolicy[GLOCState]):
-    """GLOC with the constants of a preset."""
+    """GLOC: an online Newton step in each round, turned into a confidence set (Jun, Bhargava, Nowak and Willett 2017).
+
+    1. The server publishes V^{-1}, theta, z and B (`publish`: the state itself).
+    2. The device plays the largest index, with radius^2 = 1 + (4/c) B + 8 (q/c)^2 log((2/failure) sqrt(1 + 2B/c
+       + 4 (q/c)^4 / failure^2)) and c = 1/kappa (`act`).
+    3. The server queries the round's row, and with g = (mu(<x, theta>) - r) x (`learn`)
+
+           V += x x^T,   B += |g|^2_{V^{-1}} / (2c),   z += <x, theta> x,   theta <- Proj(theta - V^{-1} g / c)
+
+       from V_0 = lambda I, B_0 = 2 c S^2 lambda, lambda = d.
+
+    Parameters
+    ----------
+    preset
+        "published", as run by the authors of [003]: index mu(<x, theta>) + radius |x|_{V^{-1}}, q = L_mu^2, and theta
+        rescaled to the sphere |theta| = S. "corrected": index <x, V^{-1} z> + radius |x|, q = R/2, and the projection
+        onto the ball in the norm of V.
+    """
 
     execution = replace(PerRoundGLMPolicy.execution, player="every round")
 
     def act(self, snapshot: GLOCState, contexts: Floats, coins: DeviceRandomness) -> Choice:
-        """Optimism, with the iterate or with V^{-1} z."""
+        """2. Device: choose the arm with the largest index."""
         inverse, radius = snapshot.inverse, self.radius(snapshot.bound)
         if self.preset == "published":
             values = self.model.mean(compute_linear_scores(contexts, snapshot.theta))
@@ -192,8 +197,8 @@ class GLOC(PerRoundGLMPolicy[GLOCState]):
         return choose_optimistic(values, radius[..., None, None] * spread)
 
     def learn(self, state: GLOCState, episode: FixedLength) -> Generator[SumQuery, Estimate, GLOCState]:
-        """One online Newton step."""
-        features, rewards = self.row((yield self.ask))
+        """3. Query the row, and make one online Newton step."""
+        features, rewards = self.row((yield self.query))
         z = inner(features, state.theta)
         inverse = update_inverse(state.inverse, features)
         residual = self.model.mean(z) - rewards
@@ -219,7 +224,7 @@ class GLOC(PerRoundGLMPolicy[GLOCState]):
         )
 
     def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> GLOCState:
-        """lambda = d."""
+        """Return V_0 = d I and B_0."""
         eye = np.broadcast_to(np.eye(self.dim), (*replicates, self.dim, self.dim))
         first = 2 / self.curvature * self.parameter_bound**2 * self.dim  # B_0
         return GLOCState(
@@ -232,33 +237,12 @@ class GLOC(PerRoundGLMPolicy[GLOCState]):
         )
 
     def radius(self, bound: Floats) -> Floats:
-        """From B, (*R)."""
-        kappa, q = self.curvature, self._q
+        """Return the radius, (*R)."""
+        kappa = self.curvature
+        q = self.model.slope_bound**2 if self.preset == "published" else self.model.reward_bound / 2
         inside = 1 + 2 * kappa * bound + 4 * (q * kappa) ** 4 / self.failure**2
         log = math.log(2 / self.failure) + 0.5 * np.log(inside)
         return np.asarray(np.sqrt(1 + 4 * kappa * bound + 8 * (q * kappa) ** 2 * log))  # Jun et al. 2017, Theorem 1
-
-    @property
-    def _q(self) -> float:
-        return float(self.model.slope_bound**2 if self.preset == "published" else self.model.reward_bound / 2)
-
-
-# ECOLog: constant work a round, logistic rewards only (ada-OFU-ECOLog; Faury, Abeille, Jun and Calauzenes 2022).
-#
-#     theta'    = argmin_{|v| <= S} w |v - theta|^2_W + l(v; x, r),       theta'' = the same with l(.; x, 0) + l(.; x,
-#     1),
-#     C        += 2 (1 + S) (l(theta'') - l(theta')) - n(theta' - theta'')/2,
-#     W        += s'(<x, theta'>) x x^T,      theta <- theta',
-#     radius^2  = 2 lambda S^2 + (1 + S)^2 gamma + C,
-#     gamma     = sqrt(lambda)/2 + (2/sqrt lambda) log( (2/failure) sqrt(1 + t/(4 lambda)) ),   W_0 = lambda I,
-#     lambda    = 10,
-#     action    = argmax_x s(<x, theta>) + radius |x|_{W^{-1}}.
-#
-# Presets: `published`, as run by the authors of [003]: w = 1/2, theta'' regularised at theta', n the norm |.|_W;
-# `corrected`: w = 1/(2 + 2S), theta'' regularised at theta, n the squared norm; the index <x, theta> + radius |x|.
-# Deviations: both minima are found exactly - without the constraint they lie on the line theta - a W^{-1} x, a one-
-# dimensional equation - where the published run makes a number of gradient steps towards them; C is kept >= 0; the stop
-# with an error when s'(theta'')/s'(theta') > 2 is left out.
 
 
 _LAMBDA = 10.0
@@ -280,12 +264,34 @@ class ECOLogState:
 @stored_as("ECOLog")
 @dataclass(frozen=True, kw_only=True)
 class ECOLog(PerRoundGLMPolicy[ECOLogState]):
-    """ECOLog with the constants of a preset; the logistic link only."""
+    """ECOLog: constant work in each round, logistic rewards only (Faury, Abeille, Jun and Calauzenes 2022).
+
+    1. The server publishes W^{-1}, theta and C (`publish`: the state itself).
+    2. The device plays argmax_x s(<x, theta>) + radius |x|_{W^{-1}} (`act`), where radius^2 = 2 lambda S^2
+       + (1 + S)^2 gamma + C and gamma = sqrt(lambda)/2 + (2/sqrt lambda) log((2/failure) sqrt(1 + t/(4 lambda))).
+    3. The server queries the round's row (`learn`) and computes
+
+           theta'  = argmin_{|v| <= S} w |v - theta|^2_W + l(v; x, r),   theta'' the same with l(.; x, 0) + l(.; x, 1)
+           C      += 2 (1 + S) (l(theta'') - l(theta')) - n(theta' - theta'')/2
+           W      += s'(<x, theta'>) x x^T,   theta <- theta'
+
+       from W_0 = lambda I, lambda = 10.
+
+    Deviations: both minima are found exactly - without the constraint they lie on the line theta - a W^{-1} x, a one-
+    dimensional equation - where the published run makes gradient steps towards them; C is kept >= 0; the stop with an
+    error when s'(theta'')/s'(theta') > 2 is left out.
+
+    Parameters
+    ----------
+    preset
+        "published", as run by the authors of [003]: w = 1/2, theta'' regularised at theta', n the norm |.|_W.
+        "corrected": w = 1/(2 + 2S), theta'' regularised at theta, n the squared norm, index <x, theta> + radius |x|.
+    """
 
     execution = replace(PerRoundGLMPolicy.execution, player="every round")
 
     def act(self, snapshot: ECOLogState, contexts: Floats, coins: DeviceRandomness) -> Choice:
-        """Optimism around the iterate."""
+        """2. Device: choose the arm with the largest index."""
         z = compute_linear_scores(contexts, snapshot.theta)
         values = special.expit(z) if self.preset == "published" else z
         spread = np.sqrt(compute_squared_norms(contexts, snapshot.inverse[..., None, :, :]))
@@ -293,7 +299,7 @@ class ECOLog(PerRoundGLMPolicy[ECOLogState]):
 
     def learn(self, state: ECOLogState, episode: FixedLength) -> Generator[SumQuery, Estimate, ECOLogState]:
         """One implicit step."""
-        features, rewards = self.row((yield self.ask))
+        features, rewards = self.row((yield self.query))
         published, s = self.preset == "published", self.parameter_bound
         weight = 0.5 if published else 1 / (2 + 2 * s)
         theta = _minimize_proximal(state.theta, state.matrix, state.inverse, features, rewards, 1.0, weight, s)
@@ -322,7 +328,7 @@ class ECOLog(PerRoundGLMPolicy[ECOLogState]):
             raise InvalidArgument("link", self.link, "the logistic link", "ECOLog has no other")
 
     def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> ECOLogState:
-        """W = lambda I."""
+        """Return W_0 = lambda I."""
         eye = np.broadcast_to(np.eye(self.dim), (*replicates, self.dim, self.dim))
         zero = np.zeros((*replicates, self.dim))
         return ECOLogState(
@@ -330,7 +336,7 @@ class ECOLog(PerRoundGLMPolicy[ECOLogState]):
         )
 
     def radius(self, state: ECOLogState) -> Floats:
-        """From C and the number of rounds, (*R)."""
+        """Return the radius, (*R)."""
         s, root = self.parameter_bound, math.sqrt(_LAMBDA)
         inside = math.log(2 / self.failure) + 0.5 * math.log(1 + (state.rounds + 1) / (4 * _LAMBDA))
         gamma = root / 2 + 2 / root * inside
@@ -347,7 +353,7 @@ def _minimize_proximal(
     weight: float,
     bound: float,
 ) -> Floats:
-    """argmin_{|v| <= S} w |v - c|^2_W + k (log(1 + e^z) - r z), z = <x, v>, k = `copies`: all (*R, d).
+    """Return argmin_{|v| <= S} w |v - c|^2_W + k (log(1 + e^z) - r z), z = <x, v>, k = `copies`: all (*R, d).
 
     Free minimum: v = c - a W^{-1} x k/(2w), a = s(z) - r, with z the root of z + (k q/2w) (s(z) - r) = <x, c>,
     q = |x|^2_{W^{-1}}. Beyond the ball: the multiplier nu of |v|^2 <= S^2, the matrix w W + nu I.
@@ -361,7 +367,7 @@ def _minimize_proximal(
     rotated, rewards = (x[outside][..., None, :] @ vectors)[..., 0, :], r[outside]
 
     def excess(nu: Floats) -> tuple[Floats, Floats]:
-        """The minimum with the matrix w W + nu I, and 1/S - 1/|y|, nearly linear in nu: positive outside."""
+        """Return the minimum with the matrix w W + nu I, and 1/S - 1/|y|: nearly linear in nu, positive outside."""
         diagonal = 1 / (weight * values + nu[:, None])
         y = _diagonal_line(c * diagonal, diagonal, rotated, rewards, copies / 2)
         return y, 1 / bound - 1 / np.sqrt(np.maximum(np.sum(y**2, axis=-1), 1e-300))
@@ -373,7 +379,7 @@ def _minimize_proximal(
 
 
 def _solve_multiplier(excess: Callable[[Floats], tuple[Floats, Floats]], count: int, tolerance: float) -> Floats:
-    """The points where the falling function `excess` of nu >= 0 vanishes: false position, ends halved (Illinois)."""
+    """Return the points where the falling function `excess` of nu >= 0 vanishes (false position, Illinois rule)."""
     low, high = np.zeros(count), np.ones(count)
     found, left = np.zeros((count, 0)), np.ones(count, dtype=bool)  # each stops by itself, in any company
     at_low, at_high = excess(low)[1], excess(high)[1]
@@ -405,7 +411,7 @@ def _diagonal_line(centre: Floats, diagonal: Floats, x: Floats, r: Floats, scale
 
 
 def _solve_residual(base: Floats, spread: Floats, r: Floats) -> Floats:
-    """s(z) - r at the root of z + spread (s(z) - r) = base: Newton's method, monotone and convex by halves."""
+    """Return s(z) - r at the root of z + spread (s(z) - r) = base: Newton's method, monotone and convex by halves."""
     z = base - spread * (special.expit(base) - r) / (1 + spread / 4)
     left = np.ones(z.shape, dtype=bool)  # each stops by itself, in any company
     for _ in range(50):

@@ -30,24 +30,11 @@ from bandanna.policies.glm.estimation import maximum_likelihood, project_onto_ba
 from bandanna.storage.encoding import stored_as
 from bandanna.types import Floats, Ints
 
-# What GLM-SDP and B-GLinUCB share: few batches, a design in each, elimination with the estimates of all earlier ones.
-#
-#     batch 1        x ~ design of X_t;              V = lambda_V I + sum x x^T,   theta_1 from the batch
-#     batch k >= 2   X_t without arms that an earlier batch rules out: UCB_j(x) < max LCB_j, j = 1, ..., k-1
-#                    x ~ design of the scaled arms sqrt(w(x)) x,   w(x) = mu'(<x, theta_1>) / b(x)
-#                    H_k = lambda_H I + sum w(x) x x^T,   theta_k from batch k alone
-#     bounds         <x, theta_1> +- gamma sqrt(kappa) |x|_{V^{-1}},      <x, theta_j> +- gamma |x|_{H_j^{-1}}
-#     b(x)           exp( M min(2S, gamma sqrt(kappa) |x|_{V^{-1}}) )
-#     sizes          tau_1 `warmup`, tau_2 = alpha, tau_k = alpha sqrt(tau_{k-1}), the last one cut off at T;
-#                    alpha = T^{1/(2 (1 - 2^{1-B}))} for B batches after the warm-up, 2 sqrt T if there are many
-#
-# M is the self-concordance constant. Reference: Sawarni et al. 2024, Algorithm 1; paper [003], Algorithm 1.
-
 
 @stored_as("BatchEstimate")
 @dataclass(frozen=True, kw_only=True)
 class BatchEstimate:
-    """What one batch has left: theta_j, the inverse of its released matrix, and how wide its bounds are."""
+    """What one batch leaves: theta_j, the inverse of its released matrix, and the width of its bounds."""
 
     theta: Floats  # (*R, d)
     inverse: Floats  # (*R, d, d)
@@ -59,7 +46,7 @@ class BatchEstimate:
         return compute_linear_scores(contexts, self.theta)
 
     def half(self, contexts: Floats) -> Floats:
-        """Half of the distance of the bounds."""
+        """Return half of the distance of the bounds."""
         inverse = self.inverse[..., None, :, :]
         spread = self.width * np.sqrt(compute_squared_norms(contexts, inverse))
         return np.asarray(spread + self.blur * np.linalg.norm(contexts @ inverse, axis=-1)) if self.blur else spread
@@ -68,19 +55,33 @@ class BatchEstimate:
 @stored_as("BatchedState")
 @dataclass(frozen=True, kw_only=True)
 class BatchedGLMState:
-    """What the batches so far have left, and how many of their matrices had to be shifted."""
+    """The estimates of the batches so far, and how many of their matrices had to be shifted."""
 
     estimates: tuple[BatchEstimate, ...]
     repairs: Ints  # (*R)
 
     def plus(self, estimate: BatchEstimate, repaired: Ints) -> BatchedGLMState:
-        """After one more batch."""
+        """Return the state after one more batch."""
         return replace(self, estimates=(*self.estimates, estimate), repairs=self.repairs + repaired)
 
 
 @dataclass(frozen=True, kw_only=True)
 class BatchedGLMPolicy(GLMPolicy[BatchedGLMState]):
-    """A batched policy; a subclass says how a batch is turned into an estimate."""
+    """Base of GLM-SDP and B-GLinUCB: few batches, a design in each, elimination with the estimates of earlier batches.
+
+    1. The server publishes the estimates theta_1, ..., theta_{k-1} with their matrices and bounds (`publish`).
+    2. In batch 1 the device draws x from a design of its arms. In batch k it leaves out the arms that an earlier batch
+       rules out, UCB_j(x) < max LCB_j, and draws from a design of sqrt(w(x)) x, with w(x) = mu'(<x, theta_1>) / b(x)
+       (`act`).
+    3. The server estimates V = lambda_V I + sum x x^T and theta_1 from batch 1; H_k = lambda_H I + sum w(x) x x^T and
+       theta_k from batch k alone (`learn`).
+
+    Bounds are <x, theta_1> +- gamma sqrt(kappa) |x|_{V^{-1}} and <x, theta_j> +- gamma |x|_{H_j^{-1}};
+    b(x) = exp(M min(2S, gamma sqrt(kappa) |x|_{V^{-1}})) with the self-concordance constant M. Sizes are tau_1 =
+    `warmup`, tau_2 = alpha, tau_k = alpha sqrt(tau_{k-1}), cut off at T; alpha = T^{1/(2 (1 - 2^{1-B}))} for B batches
+    after the warm-up, 2 sqrt T without `batches`. Reference: Sawarni et al. 2024, Algorithm 1; paper [003], Algorithm
+    1.
+    """
 
     execution = Execution(side_by_side=True)
 
@@ -88,11 +89,11 @@ class BatchedGLMPolicy(GLMPolicy[BatchedGLMState]):
     batches: int | None = None
 
     def publish(self, state: BatchedGLMState) -> tuple[BatchEstimate, ...]:
-        """The estimates."""
+        """1. Publish the estimates."""
         return state.estimates
 
     def act(self, snapshot: tuple[BatchEstimate, ...], contexts: Floats, coins: DeviceRandomness) -> Choice:
-        """A draw from the design of every context."""
+        """2. Device: draw an arm from the design of the arms that are left."""
         shape = contexts.shape[:-1]
         alive, scaled = self.alive(contexts, snapshot), contexts
         if snapshot:
@@ -118,16 +119,16 @@ class BatchedGLMPolicy(GLMPolicy[BatchedGLMState]):
     @property
     @abstractmethod
     def first(self) -> int:
-        """tau_1."""
+        """Return tau_1."""
 
     @property
     @abstractmethod
     def gamma(self) -> float:
-        """Of the bounds."""
+        """Return the gamma of the bounds."""
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
-        """tau_1, tau_2, ...: public, known before the first round; they sum to the horizon."""
+        """Return tau_1, tau_2, ...: public, known before the first round; they sum to the horizon."""
         horizon, count = self.horizon, self.batches
         alpha = 2 * math.sqrt(horizon)
         if count is not None and 2 <= count - 1 <= math.log2(max(math.log2(horizon), 1.0)):
@@ -142,38 +143,33 @@ class BatchedGLMPolicy(GLMPolicy[BatchedGLMState]):
 
     @property
     def concordance(self) -> float:
-        """M, the link's."""
+        """Return M."""
         return self.model.concordance(self.parameter_bound)
 
     def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> BatchedGLMState:
-        """No batch yet."""
+        """Return the state before the first batch."""
         return BatchedGLMState(estimates=(), repairs=np.zeros(replicates, dtype=np.int64))
 
     def episode(self, state: BatchedGLMState) -> FixedLength | None:
-        """The next batch; the last is not released, nobody would use it."""
+        """Return the next batch; the last is not released, because nothing would use it."""
         batch = len(state.estimates)
         return FixedLength(number=batch, users=self.sizes[batch], released=batch + 1 < len(self.sizes))
 
     def next_episode(self, episode: FixedLength) -> FixedLength | None:
-        """Sizes are public."""
-        batch = episode.number + 1
-        last = batch + 1 == len(self.sizes)
-        return (
-            FixedLength(number=batch, users=self.sizes[batch], released=not last) if batch < len(self.sizes) else None
-        )
+        """Return the batch after this one: sizes are public."""
+        batch, count = episode.number + 1, len(self.sizes)
+        return FixedLength(number=batch, users=self.sizes[batch], released=batch + 1 < count) if batch < count else None
 
     def _theta(self, snapshot: tuple[BatchEstimate, ...]) -> Floats | None:
-        """Of the last batch."""
         return snapshot[-1].theta if snapshot else None
 
     def _run_counts(self, state: BatchedGLMState) -> dict[str, Ints]:
-        """Rounds of the warm-up, and estimates."""
         shape = state.repairs.shape
         counts = {"explorations": self.sizes[0], "switches": len(state.estimates)}
         return {name: np.full(shape, count) for name, count in counts.items()} | {"repairs": state.repairs}
 
     def alive(self, contexts: Floats, earlier: tuple[BatchEstimate, ...]) -> NDArray[np.bool_]:
-        """Arms that no earlier batch rules out: (*R, n, K, d) -> (*R, n, K); one always stays."""
+        """Return the arms that no earlier batch rules out: (*R, n, K, d) -> (*R, n, K). One always stays."""
         kept = np.ones(contexts.shape[:-1], dtype=bool)
         for estimate in earlier:
             middle, half = estimate.middle(contexts), estimate.half(contexts)
@@ -187,35 +183,48 @@ class BatchedGLMPolicy(GLMPolicy[BatchedGLMState]):
         reach = np.minimum(2 * self.parameter_bound, first.half(contexts))
         return np.asarray(slopes * np.exp(-self.concordance * reach))
 
-    def weigh_given_arms(self, features: Floats, first: BatchEstimate | None) -> Floats:
-        """w(x) of the arms that were given, 1 in batch 1: (*R, n, d) -> (*R, n)."""
+    def weigh_played_arms(self, features: Floats, first: BatchEstimate | None) -> Floats:
+        """Return w(x) of the arms that were played, 1 in batch 1: (*R, n, d) -> (*R, n)."""
         if first is None:
             return np.ones(features.shape[:-1])
         return self.arm_weights(features[..., None, :], first)[..., 0]
-
-
-# B-GLinUCB: few batches, without privacy (Sawarni, Das, Barman and Sinha 2024, Algorithm 1).
-#
-#     lambda = 20 R d log T,   gamma = 30 R S sqrt(d log T),
-#     tau_1  = ( sqrt(kappa) e^{3S} d^2 gamma^2 alpha / S )^{2/3}, at most T/4
-#
-# The theorem's tau_1 exceeds every feasible horizon (7e7 at T = 1e5, d = 3, S = 2), so that we cut it off, and its
-# gamma rules out nothing there. Presets: `published`, the printed constants with R in place of the self-concordance
-# constant; `corrected`: that constant (erratum P8), lambda = d log T, and `width` times the gamma that concentration
-# asks for,
-#
-#     gamma = (R/2) sqrt((d log(1 + T/d) + 2 log(T/failure)) / L_mu) + S sqrt(lambda), in the norm of H.
-#
-# There is no published run of it in [003]; each batch is estimated by maximum likelihood.
 
 
 @register_algorithm("B-GLinUCB", paper="003")
 @stored_as("BGLinUCB")
 @dataclass(frozen=True, kw_only=True)
 class BGLinUCB(NonPrivateGLMPolicy[BatchedGLMState], BatchedGLMPolicy):
-    """B-GLinUCB with the constants of a preset; `width` multiplies gamma, 1 being the theorem."""
+    """B-GLinUCB without privacy (Sawarni, Das, Barman and Sinha 2024, Algorithm 1): the steps of `BatchedGLMPolicy`.
+
+    Each batch is estimated by maximum likelihood (`learn`). As printed,
+
+        lambda = 20 R d log T,  gamma = 30 R S sqrt(d log T),  tau_1 = (sqrt(kappa) e^{3S} d^2 gamma^2 alpha / S)^{2/3}.
+
+    This tau_1 exceeds every feasible horizon (7e7 at T = 1e5, d = 3, S = 2), so it is cut off at T/4, and this gamma
+    rules out nothing there. There is no published run of it in [003].
+
+    Parameters
+    ----------
+    preset
+        "published": the printed constants, with R in place of M. "corrected": M (erratum P8), lambda = d log T, and
+        in the norm of H gamma = (R/2) sqrt((d log(1 + T/d) + 2 log(T/failure)) / L_mu) + S sqrt(lambda).
+    width
+        Factor of gamma; 1 is the theorem.
+    """
 
     width: float = 1.0
+
+    def learn(self, state: BatchedGLMState, episode: FixedLength) -> Generator[SumQuery, Estimate, BatchedGLMState]:
+        """3. Query the rows of the batch, and estimate by maximum likelihood."""
+        features, rewards, _ = self.rows.parts((yield self.query).total)
+        first = state.estimates[0] if state.estimates else None
+        weights, eye = self.weigh_played_arms(features, first), np.eye(self.dim)
+        theta = maximum_likelihood(self.model, features, rewards, ridge=self.regulariser, tolerance=1e-8).theta
+        matrix = np.swapaxes(features * weights[..., None], -1, -2) @ features + self.regulariser * eye
+        inverse, repaired = positive_inverse(matrix, self.regulariser)
+        width = self.gamma * (math.sqrt(self.curvature) if first is None else 1.0)
+        theta = project_onto_ball(theta, self.parameter_bound)
+        return state.plus(BatchEstimate(theta=theta, inverse=inverse, width=width, blur=0.0), repaired)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -223,7 +232,7 @@ class BGLinUCB(NonPrivateGLMPolicy[BatchedGLMState], BatchedGLMPolicy):
 
     @property
     def first(self) -> int:
-        """tau_1, cut off at T/4."""
+        """Return tau_1, cut off at T/4."""
         if self.warmup is not None:
             return self.warmup
         alpha, s = 2 * math.sqrt(self.horizon), self.parameter_bound
@@ -232,13 +241,13 @@ class BGLinUCB(NonPrivateGLMPolicy[BatchedGLMState], BatchedGLMPolicy):
 
     @property
     def regulariser(self) -> float:
-        """lambda."""
+        """Return lambda."""
         log = self.dim * math.log(self.horizon)
         return 20 * self.model.reward_bound * log if self.preset == "published" else log
 
     @property
     def gamma(self) -> float:
-        """Of the bounds, `width` included."""
+        """Return the gamma of the bounds, `width` included."""
         r, s, d = self.model.reward_bound, self.parameter_bound, self.dim
         if self.preset == "published":
             return self.width * 30 * r * s * math.sqrt(d * math.log(self.horizon))
@@ -248,17 +257,5 @@ class BGLinUCB(NonPrivateGLMPolicy[BatchedGLMState], BatchedGLMPolicy):
 
     @property
     def concordance(self) -> float:
-        """R as printed, M as it should be."""
+        """Return R as printed, else M."""
         return self.model.reward_bound if self.preset == "published" else super().concordance
-
-    def learn(self, state: BatchedGLMState, episode: FixedLength) -> Generator[SumQuery, Estimate, BatchedGLMState]:
-        """Maximum likelihood on the batch alone."""
-        features, rewards, _ = self.rows.parts((yield self.ask).total)
-        first = state.estimates[0] if state.estimates else None
-        weights, eye = self.weigh_given_arms(features, first), np.eye(self.dim)
-        theta = maximum_likelihood(self.model, features, rewards, ridge=self.regulariser, tolerance=1e-8).theta
-        matrix = np.swapaxes(features * weights[..., None], -1, -2) @ features + self.regulariser * eye
-        inverse, repaired = positive_inverse(matrix, self.regulariser)
-        width = self.gamma * (math.sqrt(self.curvature) if first is None else 1.0)
-        theta = project_onto_ball(theta, self.parameter_bound)
-        return state.plus(BatchEstimate(theta=theta, inverse=inverse, width=width, blur=0.0), repaired)

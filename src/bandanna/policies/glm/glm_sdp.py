@@ -1,4 +1,4 @@
-"""GLM-SDP and its price."""
+"""GLM-SDP: the policy and its price."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ from bandanna.policies.algorithm import APPROX, register_algorithm
 from bandanna.policies.base import FixedLength, PlayedRounds, SumQuery
 from bandanna.policies.glm.base import check_finite_budget, query_descent
 from bandanna.policies.glm.batched import BatchedGLMPolicy, BatchedGLMState, BatchEstimate
-from bandanna.policies.glm.links import Link
 from bandanna.policies.glm.optimisers import OuterProducts, ShuffledGradient, compute_gradients, make_gradient_ball
 from bandanna.policies.regret_bounds import BoundCalls, RunSetting
 from bandanna.privacy import accountant
@@ -32,150 +31,6 @@ from bandanna.protocols.mixers import describe_shuffler_view
 from bandanna.protocols.privacy_model import Privacy
 from bandanna.protocols.shuffle_binomial import ShuffleBinomial
 from bandanna.storage.encoding import stored_as
-
-# The price of one batch of GLM-SDP: a shuffled matrix sum and N shuffled gradient sums of the same users.
-
-
-@dataclass(frozen=True, kw_only=True)
-class GLMSDPMechanisms:
-    """The calibrated sums of one batch; `delta` is where the guarantee is stated."""
-
-    matrix: ShuffleBinomial
-    optimiser: ShuffledGradient
-    delta: float
-    joint: bool = True  # matrix and gradients are of the same x, and priced so
-
-    @property
-    def matrix_part(self) -> str | None:
-        """Of the features, the matrix."""
-        return "weighted" if self.joint else None
-
-    @property
-    def gradient_part(self) -> str | None:
-        """Of the features, a gradient."""
-        return "vector" if self.joint else None
-
-    @property
-    def outer(self) -> OuterProducts:
-        """The domain of the matrices."""
-        domain = self.matrix.domain
-        assert isinstance(domain, OuterProducts)
-        return domain
-
-    @property
-    def event(self) -> Event:
-        """What one user of the batch pays, all N + 1 shuffles together."""
-        return self._composed(self.matrix.event, self.optimiser.protocol.event)
-
-    @property
-    def local(self) -> Event:
-        """What the shuffler sees of one user."""
-        return self._composed(self.matrix.local_event, self.optimiser.protocol.local_event)
-
-    def _composed(self, matrix: Event, gradient: Event) -> Event:
-        """One matrix and N gradients of a user; in the clear they are no parts of anything."""
-        if self.joint and isinstance(matrix, BinomialEvent) and isinstance(gradient, BinomialEvent):
-            matrix = RecordEvent(event=matrix, part="weighted")
-            gradient = RecordEvent(event=gradient, part="vector")
-        return CompositionEvent(events=(matrix, RepetitionEvent(event=gradient, times=self.optimiser.steps)))
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """Shuffle differential privacy, and what is left against the shuffler."""
-        seen = describe_shuffler_view(self.matrix.coins, "counts", "statistics")
-        return compute_guarantee(
-            self.event,
-            delta=self.delta,
-            trust="shuffle",
-            protects="contexts and rewards",
-            observers=(
-                ("the shuffler", f"{seen}, in every shuffle of the batch"),
-                ("the analyzer and the public", "the totals of each shuffle of a batch"),
-            ),
-            local=self.local,
-            exposed=max(self.matrix.exposed, self.optimiser.protocol.exposed),
-        )
-
-    @property
-    def bits_per_user(self) -> int:
-        """Of all messages of a user."""
-        return self.matrix.bits_per_user + self.optimiser.steps * self.optimiser.protocol.bits_per_user
-
-    def matrix_noise(self, dim: int, failure: float) -> float:
-        """The noise of the matrix stays below this in norm except with probability `failure`.
-
-        s (sqrt(2d) + sqrt(2 log(2/failure))) with s the std of a packed entry: exact for Gaussian noise, which the
-        sum of very many coins is near to; bounds rest on it, privacy does not.
-        """
-        return self.matrix.noise.std() * (math.sqrt(2 * dim) + math.sqrt(2 * math.log(2 / failure)))
-
-
-def calibrate_glm_sdp(
-    *,
-    link: Link,
-    dim: int,
-    parameter_bound: float,
-    budget: ApproxDP,
-    users: int,
-    weight_bound: float,
-    share: float,
-    steps: int,
-    coins: str = "device",
-    joint: bool = True,
-) -> GLMSDPMechanisms:
-    """Least noise: mu_matrix^2 = share m^2, steps mu_gradient^2 = (1 - share) m^2, raised as the accountant asks.
-
-    m as in `parts_mu`.
-    """
-    mu = parts_mu(budget, share, weighted=True, joint=joint)
-    outer = OuterProducts(size=dim, bound=weight_bound)
-    ball = make_gradient_ball(link, dim, parameter_bound)
-    stds = (
-        outer.sensitivity / (mu * math.sqrt(share)),
-        ball.sensitivity * math.sqrt(steps) / (mu * math.sqrt(1 - share)),
-    )
-
-    def mechanisms(raised: float) -> GLMSDPMechanisms:
-        sums = [
-            ShuffleBinomial(
-                domain=domain,
-                noise=binomial_noise_for_std(
-                    raised * std, sensitivity=domain.sensitivity, dim=domain.dim, users=users, composed=True
-                ),
-                delta=budget.delta,
-                coins=coins,
-            )
-            for domain, std in zip((outer, ball), stds, strict=True)
-        ]
-        gradient = ShuffledGradient(link=link, parameter_bound=parameter_bound, steps=steps, protocol=sums[1])
-        return GLMSDPMechanisms(matrix=sums[0], optimiser=gradient, delta=budget.delta, joint=joint)
-
-    def meets(raised: float) -> bool:
-        return accountant.satisfies(mechanisms(raised).event, budget)
-
-    high = next((raised for raised in (1.02, 1.05, 1.1, 1.5) if meets(raised)), None)
-    if high is None:
-        raise CalibrationError(f"no binomial noise within 50 % of the ideal meets {budget} in a batch of {users}")
-    return mechanisms(find_least(meets, 1.0, high, relative=1e-4))
-
-
-# GLM-SDP: generalised linear bandits in the shuffle model, for contexts drawn from one law (paper [003], Algorithm 1).
-#
-# The batches of `batched`; after a batch its users, and nobody else, take part in N + 1 shuffles: one vector sum of
-# w(x) x x^T (for V or H_k) and N of gradients (for theta_k). While a batch is collected nothing changes.
-#
-# Privacy: users are in one batch each, so batches do not compose. A user's matrix is positive semi-definite of
-# Frobenius norm at most 1 (batch 1) or L_mu (later ones; b(x) >= 1, whatever the estimates are): sensitivity sqrt 2
-# times that; a gradient has norm at most G: sensitivity 2G. The N + 1 binomial sums compose in Gaussian DP with their
-# tails (proofs.md A.3b): of mu_matrix^2 + N mu_gradient^2, `share` of it for the matrix, 0.78 is paid at 1/2,
-# because they are of the same x (0.4), and what rounding adds. Unlike in the paper nothing rests on a high-probability
-# event, and what a user sends is calibrated exactly instead of by the printed constants.
-#
-# Constants (`preset`): "tuned", ours and disclosed in papers.md - warm-up T^{2/3}, lambda twice the noise's bound,
-# Newton steps with the released matrix, bounds from the law of the noise and a `width` that is not a theorem's;
-# "paper": the theorem's form, gamma = 30 R S sqrt(d log T) + S sqrt(lambda) + sqrt(2(1 + MS) nu), lambda also of the
-# losses and nu the excess loss after the `steps` that run (`descent`; Lemma U.3's number of steps is not run), for the
-# worst batch. With it nothing is ever ruled out at a horizon that one can run.
 
 
 @register_algorithm(
@@ -189,14 +44,41 @@ def calibrate_glm_sdp(
 @stored_as("GLMSDP")
 @dataclass(frozen=True, kw_only=True)
 class GLMSDP(BatchedGLMPolicy):
-    """Shuffle differential privacy for contexts and rewards.
+    """Generalised linear bandit in the shuffle model, for contexts drawn from one law (paper [003], Algorithm 1).
 
-    privacy  bd.shuffle(epsilon=..., delta=...)
-    warmup   tau_1; None: T^{2/3}, at most T/4
-    share    of the squared price for the matrix of a batch; its gradients get the rest
-    steps    N, shuffled gradient sums in one estimate
-    width    of the bounds, in sqrt(d) standard deviations
-    pricing  "joint", or "separate": as if worst cases of matrix and gradients could meet, with more noise
+    1. The server publishes the estimates of the batches so far (`publish`).
+    2. The device draws an arm from a design of the arms that no earlier batch rules out (`act`); both as in
+       `BatchedGLMPolicy`.
+    3. After a batch its users, and nobody else, take part in N + 1 shuffles: they report w(x) x x^T once, and a
+       gradient of the loss at each point of step 5 (`report`).
+    4. The server queries the sum of the matrices, for V or H_k (`learn`).
+    5. It queries N sums of gradients and descends along them to theta_k (`learn`).
+
+    Privacy: users are in one batch each, so batches do not compose. A matrix is positive semi-definite of Frobenius
+    norm at most 1 (batch 1) or L_mu (b(x) >= 1, whatever the estimates are): sensitivity sqrt 2 times that; a gradient
+    has norm at most G. The N + 1 binomial sums compose in Gaussian DP with their tails (docs/appendix/proofs.md, A.3b).
+    Of mu_matrix^2 + N mu_gradient^2, 0.78 is paid at a share of 1/2, because they are of the same x (0.4 there). Unlike
+    in the paper nothing rests on a high-probability event.
+
+    Parameters
+    ----------
+    privacy
+        `bd.shuffle(epsilon=..., delta=...)`.
+    warmup
+        tau_1. None: T^{2/3}, at most T/4.
+    preset
+        "tuned": our constants (docs/glm.md), lambda twice the noise's bound, Newton steps with the released matrix,
+        bounds from the law of the noise. "paper": gamma = 30 R S sqrt(d log T) + S sqrt(lambda) + sqrt(2(1 + MS) nu),
+        lambda also of the losses, nu the excess loss after the `steps` that run, for the worst batch. With it nothing
+        is ruled out at a horizon that one can run.
+    share
+        Share of the squared price for the matrix of a batch; its gradients get the rest.
+    steps
+        N, shuffled gradient sums in one estimate.
+    width
+        Width of the tuned bounds, in sqrt(d) standard deviations. It is not a theorem's.
+    pricing
+        "joint", or "separate": as if worst cases of matrix and gradients could meet, with more noise.
     """
 
     trusts = ("shuffle",)
@@ -209,18 +91,18 @@ class GLMSDP(BatchedGLMPolicy):
     width: float = 0.25
     pricing: str = "joint"
 
-    def report(self, ask: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
-        """w(x) x x^T with the estimate of batch 1, or the gradient at theta."""
-        domain, features = ask.protocol.domain, played.features
+    def report(self, query: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
+        """3. Device: report w(x) x x^T with the estimate of batch 1, or the gradient at the query's point."""
+        domain, features = query.protocol.domain, played.features
         assert features is not None
         if isinstance(domain, OuterProducts):
             outside = np.abs(self.domain.project(played.rewards) - played.rewards) > 1e-9
-            return domain.statistic(features, self.weigh_given_arms(self.clip_features(features), ask.at), outside)
+            return domain.statistic(features, self.weigh_played_arms(self.clip_features(features), query.at), outside)
         assert isinstance(domain, Ball)
-        return compute_gradients(self.model, domain, ask.at, features, played.rewards)
+        return compute_gradients(self.model, domain, query.at, features, played.rewards)
 
     def learn(self, state: BatchedGLMState, episode: FixedLength) -> Generator[SumQuery, Estimate, BatchedGLMState]:
-        """N + 1 shuffles of the batch's users."""
+        """4. and 5. Query the sum of matrices, then N sums of gradients."""
         mechanisms, regulariser = self.mechanisms(episode.number), self.regulariser(episode.number)
         first = state.estimates[0] if state.estimates else None
         gram = (yield SumQuery(protocol=mechanisms.matrix, at=first, part=mechanisms.matrix_part)).total
@@ -255,62 +137,42 @@ class GLMSDP(BatchedGLMPolicy):
 
     @property
     def first(self) -> int:
-        """tau_1."""
+        """Return tau_1."""
         default = math.ceil(self.horizon ** (2 / 3))
         return max(2, min(self.horizon // 4, default)) if self.warmup is None else self.warmup
 
-    @property
-    def budget(self) -> ApproxDP:
-        """Of one user."""
-        assert isinstance(self.privacy.budget, ApproxDP)
-        return self.privacy.budget
-
     def mechanisms(self, batch: int) -> GLMSDPMechanisms:
-        """The calibrated vector sums of a batch."""
+        """Return the calibrated vector sums of a batch."""
         return self._calibrated[(self.sizes[batch], batch == 0)]
 
     @cached_property
     def _calibrated(self) -> dict[tuple[int, bool], GLMSDPMechanisms]:
-        return {
-            (size, first): calibrate_glm_sdp(
-                link=self.model,
-                dim=self.dim,
-                parameter_bound=self.parameter_bound,
-                budget=self.budget,
-                users=size,
-                weight_bound=1.0 if first else self.model.slope_bound,
-                share=self.share,
-                steps=self.steps,
-                coins=self.privacy.noise,
-                joint=self.pricing == "joint",
-            )
-            for size, first in {(size, place == 0) for place, size in enumerate(self.released_sizes)}
-        }
+        sizes = {(size, place == 0) for place, size in enumerate(self.released_sizes)}
+        return {(size, first): calibrate_glm_sdp(self, size, first=first) for size, first in sizes}
 
     @property
     def released_sizes(self) -> tuple[int, ...]:
-        """Batches that are released: all but the last, after which nobody would use it."""
+        """Sizes of the batches that are released: all but the last."""
         return self.sizes[:-1]
 
     @cached_property
     def guarantee(self) -> Guarantee:
-        """Of every number the worst over the batches; a user is in one."""
+        """The worst number over the batches; a user is in one."""
         return find_worst_guarantee([each.guarantee for each in self._calibrated.values()])
 
     @property
     def _bits_per_user(self) -> int:
-        """Of all N + 1 messages of a user."""
         return max(each.bits_per_user for each in self._calibrated.values())
 
     def regulariser(self, batch: int) -> float:
-        """lambda: twice what the matrix's noise reaches in norm, so that half of it is left."""
+        """Return lambda: twice what the matrix's noise reaches in norm, so that half of it is left."""
         noise = self.mechanisms(batch).matrix_noise(self.dim, self.failure / len(self.sizes))
         theory = 20 * self.model.reward_bound * self.dim * math.log(self.horizon) if self.preset == "paper" else 1.0
         return max(2 * noise, theory)
 
     @property
     def gamma(self) -> float:
-        """Of the bounds: `width` sqrt(d), or the theorem's form for the worst batch."""
+        """Return `width` sqrt(d), or the theorem's gamma for the worst batch."""
         if self.preset == "tuned":
             return self.width * math.sqrt(self.dim)
         r, s, released = self.model.reward_bound, self.parameter_bound, range(len(self.released_sizes))
@@ -322,23 +184,140 @@ class GLMSDP(BatchedGLMPolicy):
         )
 
     def _excess(self, batch: int) -> float:
-        """nu: what the loss of an estimate is above its minimum after the N steps that run (Lemma U.2)."""
+        """Return nu, the excess loss of an estimate after the N steps that run (Lemma U.2)."""
         users, optimiser = self.sizes[batch], self.mechanisms(batch).optimiser
         failure = self.failure / len(self.sizes)
         return users * optimiser.excess_bound(count=users, ridge=self._ridge(batch), failure=failure)
 
     def _ridge(self, batch: int) -> float:
-        """Of the loss: lambda in the theorem's form."""
+        """Return the ridge of the loss."""
         return self.regulariser(batch) if self.preset == "paper" else 1.0
 
     @classmethod
     def _regret_bounds(cls, setting: RunSetting) -> BoundCalls:
-        """Rates of [003]."""
         return contextual_bounds.find_glm_sdp_bounds(setting)
 
     def _blur(self, mechanisms: GLMSDPMechanisms, batch: int) -> float:
-        """One standard deviation of the averaged gradient noise along H^{-1} x; none in the theorem's form."""
+        """Return one standard deviation of the averaged gradient noise along H^{-1} x; 0 in the theorem's form."""
         if self.preset == "paper":
             return 0.0
         steepness = 1 / self.model.slope_bound if batch == 0 else 1.0
         return steepness * mechanisms.optimiser.std / math.sqrt(max(1, self.steps // 2))
+
+
+# Price
+
+
+@dataclass(frozen=True, kw_only=True)
+class GLMSDPMechanisms:
+    """The calibrated sums of one batch; `delta` is where the guarantee is stated."""
+
+    matrix: ShuffleBinomial
+    optimiser: ShuffledGradient
+    delta: float
+    joint: bool = True  # matrix and gradients are of the same x, and priced so
+
+    @property
+    def matrix_part(self) -> str | None:
+        """The part of a user's record that the matrix is of."""
+        return "weighted" if self.joint else None
+
+    @property
+    def gradient_part(self) -> str | None:
+        """The part of a user's record that a gradient is of."""
+        return "vector" if self.joint else None
+
+    @property
+    def outer(self) -> OuterProducts:
+        """The domain of the matrices."""
+        domain = self.matrix.domain
+        assert isinstance(domain, OuterProducts)
+        return domain
+
+    @property
+    def event(self) -> Event:
+        """The price of one user of the batch, all N + 1 shuffles together."""
+        return self._composed(self.matrix.event, self.optimiser.protocol.event)
+
+    @property
+    def local(self) -> Event:
+        """The price of one user's messages against the shuffler."""
+        return self._composed(self.matrix.local_event, self.optimiser.protocol.local_event)
+
+    def _composed(self, matrix: Event, gradient: Event) -> Event:
+        """Compose one matrix and N gradients of a user."""
+        if self.joint and isinstance(matrix, BinomialEvent) and isinstance(gradient, BinomialEvent):
+            matrix = RecordEvent(event=matrix, part="weighted")
+            gradient = RecordEvent(event=gradient, part="vector")
+        return CompositionEvent(events=(matrix, RepetitionEvent(event=gradient, times=self.optimiser.steps)))
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Shuffle differential privacy, and what is left against the shuffler."""
+        seen = describe_shuffler_view(self.matrix.coins, "counts", "statistics")
+        return compute_guarantee(
+            self.event,
+            delta=self.delta,
+            trust="shuffle",
+            protects="contexts and rewards",
+            observers=(
+                ("the shuffler", f"{seen}, in every shuffle of the batch"),
+                ("the analyzer and the public", "the totals of each shuffle of a batch"),
+            ),
+            local=self.local,
+            exposed=max(self.matrix.exposed, self.optimiser.protocol.exposed),
+        )
+
+    @property
+    def bits_per_user(self) -> int:
+        """Bits of all messages of a user."""
+        return self.matrix.bits_per_user + self.optimiser.steps * self.optimiser.protocol.bits_per_user
+
+    def matrix_noise(self, dim: int, failure: float) -> float:
+        """Return what the noise of the matrix stays below in norm except with probability `failure`.
+
+        s (sqrt(2d) + sqrt(2 log(2/failure))) with s the std of a packed entry: exact for Gaussian noise, which the
+        sum of very many coins is near to; bounds rest on it, privacy does not.
+        """
+        return self.matrix.noise.std() * (math.sqrt(2 * dim) + math.sqrt(2 * math.log(2 / failure)))
+
+
+def calibrate_glm_sdp(policy: GLMSDP, users: int, *, first: bool) -> GLMSDPMechanisms:
+    """Return the least noise: mu_matrix^2 = share m^2, steps mu_gradient^2 = (1 - share) m^2, with m as in `parts_mu`.
+
+    Both are raised until the accountant finds them within the budget.
+    """
+    budget, share, joint = policy.privacy.budget, policy.share, policy.pricing == "joint"
+    assert isinstance(budget, ApproxDP)
+    mu = parts_mu(budget, share, weighted=True, joint=joint)
+    outer = OuterProducts(size=policy.dim, bound=1.0 if first else policy.model.slope_bound)
+    ball = make_gradient_ball(policy.model, policy.dim, policy.parameter_bound)
+    stds = (
+        outer.sensitivity / (mu * math.sqrt(share)),
+        ball.sensitivity * math.sqrt(policy.steps) / (mu * math.sqrt(1 - share)),
+    )
+
+    def mechanisms(raised: float) -> GLMSDPMechanisms:
+        sums = [
+            ShuffleBinomial(
+                domain=domain,
+                noise=binomial_noise_for_std(
+                    raised * std, sensitivity=domain.sensitivity, dim=domain.dim, users=users, composed=True
+                ),
+                delta=budget.delta,
+                coins=policy.privacy.noise,
+            )
+            for domain, std in zip((outer, ball), stds, strict=True)
+        ]
+        gradient = ShuffledGradient(
+            link=policy.model, parameter_bound=policy.parameter_bound, steps=policy.steps, protocol=sums[1]
+        )
+        return GLMSDPMechanisms(matrix=sums[0], optimiser=gradient, delta=budget.delta, joint=joint)
+
+    def meets(raised: float) -> bool:
+        return accountant.satisfies(mechanisms(raised).event, budget)
+
+    high = next((raised for raised in (1.02, 1.05, 1.1, 1.5) if meets(raised)), None)
+    if high is None:
+        raise CalibrationError(f"no binomial noise within 50 % of the ideal meets {budget} in a batch of {users}")
+    return mechanisms(find_least(meets, 1.0, high, relative=1e-4))

@@ -238,7 +238,7 @@ class Link(ABC):
         return self.reward_bound
 
     def derivatives(self, z: Floats, order: int) -> Floats | None:
-        """mu, mu', ..., mu^(order), (...) -> (..., order + 1); None: not known (only `expansion` asks for them)."""
+        """mu, mu', ..., mu^(order), (...) -> (..., order + 1); None: not known (only `expansion` queries for them)."""
         return None
 
     def derivative_ratio(self, order: int, bound: float) -> float:

@@ -208,17 +208,17 @@ class Anytime(RunningSumPolicy[AnytimeState]):
         """As the policy of every phase."""
         return self.first._form_statistic(features, rewards, arms)
 
-    def report(self, ask: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
+    def report(self, query: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
         """As the policy of every phase."""
-        return self.first.report(ask, played, coins)
+        return self.first.report(query, played, coins)
 
     def _query(self, episode: FixedLength) -> SumQuery:
         """As the phase's policy; every phase is a stream of its own."""
         number, _ = self._at(episode.number)
-        ask = self.phase(number)._query(episode)
+        query = self.phase(number)._query(episode)
         streams = [self.phase(before)._channel.continual for before in range(number)]
-        alike = sum(stream is not None and stream.event == ask.protocol.event for stream in streams)
-        return replace(ask, stream=number, begun=1 + alike)
+        alike = sum(stream is not None and stream.event == query.protocol.event for stream in streams)
+        return replace(query, stream=number, begun=1 + alike)
 
     def learn(self, state: AnytimeState, episode: FixedLength) -> Generator[SumQuery, Estimate, AnytimeState]:
         """Release the batch; after the last one of a phase the next begins from nothing."""

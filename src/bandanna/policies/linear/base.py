@@ -230,7 +230,7 @@ class ScheduledLinearPolicy(Policy[State]):
         left = self._planned_rounds - sizes.users
         return FixedLength(number=number, users=left, released=False) if left and number == len(sizes) else None
 
-    def report(self, ask: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
+    def report(self, query: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
         """Device: report the features of the arm that was given, and the reward."""
         assert played.features is not None
         arms = played.arms
@@ -443,7 +443,7 @@ class BatchedLinearPolicy(ScheduledLinearPolicy[LinearState], RunningSumPolicy[L
         total = released.total if self._channel.stream is not None else state.total + released.total
         batches = state.batches + 1
         snapshot, repaired = self._estimate(total, batches)
-        used = self._episode(batches) is not None  # after the last round nobody asks for the snapshot
+        used = self._episode(batches) is not None  # after the last round nobody queries for the snapshot
         return LinearState(total=total, batches=batches, repairs=state.repairs + used * repaired, snapshot=snapshot)
 
     @abstractmethod

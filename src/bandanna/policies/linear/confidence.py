@@ -478,7 +478,7 @@ def stretched_quantile(dim: int, tail: float, stretch: float) -> float:
     least, most = vector_quantile(dim, tail), math.sqrt(stretch) * vector_quantile(dim, tail)
     if dim == 1 or tail < 1e-200:
         return most
-    from scipy import optimize  # here, since it is slow to load, and few policies ask
+    from scipy import optimize  # here, since it is slow to load, and few policies query
 
     def excess(length: float) -> float:
         end = length / math.sqrt(stretch)  # of g_1; beyond, it is enough by itself

@@ -100,7 +100,7 @@ class LinTS(BatchedLinearPolicy):
     intercept  whether the last feature is a constant (any number > 0): then reports need about half the noise
                (`InterceptReport`), features count as (z, 1) with |z| <= 1, and theta is in those units
     batch      users per batch, a schedule such as `bd.policies.geometric(first=100, ratio=1.5)`, or "auto": batches
-               that grow, the first as large as the noise asks for, while enough users are left to learn
+               that grow, the first as large as the noise queries for, while enough users are left to learn
                (`InformedBatches`)
     alpha      how far devices draw from the mean: more explores more and has thinner tails (docs/concepts/lints.md has
                measurements); privacy does not depend on it

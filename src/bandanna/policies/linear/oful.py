@@ -179,9 +179,9 @@ class OFUL(RareSwitchingLinearPolicy[OFULState], PublicStoppingPolicy[OFULState]
         x = clip_norm(features, self.feature_bound)
         return replace(state, gram=state.gram + x.T @ x, rounds=state.rounds + len(x))
 
-    def report(self, ask: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
+    def report(self, query: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
         """x r, both clipped."""
-        domain = ask.protocol.domain
+        domain = query.protocol.domain
         assert played.features is not None
         assert isinstance(domain, DirectionRewardDomain)
         check_all_finite("features", played.features)
@@ -190,7 +190,7 @@ class OFUL(RareSwitchingLinearPolicy[OFULState], PublicStoppingPolicy[OFULState]
 
     def learn(self, state: OFULState, episode: StoppedByPublicData) -> Generator[SumQuery, Estimate, OFULState]:
         """Switch: release the episode's sum, once, and publish a new snapshot."""
-        released = yield self.ask
+        released = yield self.query
         vector, log_det, switches = state.vector + released.total, _log_det(state.gram), state.switches + 1
         snapshot = self._snapshot(state.gram, vector, log_det, switches=switches, rounds=state.rounds)
         return replace(state, vector=vector, log_det=log_det, switches=switches, snapshot=snapshot)
@@ -205,10 +205,10 @@ class OFUL(RareSwitchingLinearPolicy[OFULState], PublicStoppingPolicy[OFULState]
             raise InvalidBudget(
                 "privacy", self.privacy.budget, "rho, or epsilon and delta > 0", "The noise is Gaussian"
             )
-        _ = self.ask
+        _ = self.query
 
     @cached_property
-    def ask(self) -> SumQuery:
+    def query(self) -> SumQuery:
         """An episode's sum of x r, with x public: one reward moves it by at most w L."""
         domain = DirectionRewardDomain(dim=self.dim, rewards=self.domain, bound=self.feature_bound)
         return SumQuery(protocol=protocol_for(self.privacy, domain, self.horizon))
@@ -216,8 +216,8 @@ class OFUL(RareSwitchingLinearPolicy[OFULState], PublicStoppingPolicy[OFULState]
     @property
     def protocol(self) -> BatchProtocol:
         """How an episode's sum is released."""
-        assert isinstance(self.ask.protocol, BatchProtocol)
-        return self.ask.protocol
+        assert isinstance(self.query.protocol, BatchProtocol)
+        return self.query.protocol
 
     @cached_property
     def guarantee(self) -> Guarantee:
@@ -357,25 +357,25 @@ class OFULJDP(RareSwitchingLinearPolicy[OFULJDPState]):
         """The first arm with the largest index, of every round: (rounds, K, d)."""
         return make_certain_choice(first_best(score_contexts(snapshot, clip_norm(contexts, 1.0))))
 
-    def report(self, ask: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
+    def report(self, query: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
         """x x^T, or x r, both clipped."""
         assert played.features is not None
         check_all_finite("features", played.features)
         x, rewards = clip_norm(played.features, 1.0), self.domain.report(played)
-        domain = ask.protocol.domain
+        domain = query.protocol.domain
         values = domain.pack(x[:, :, None] * x[:, None, :]) if isinstance(domain, RankOneDomain) else x * rewards.values
         return domain.sealed(values, clipped=self._count_clipped(played.features, played.rewards, 1.0))
 
     def learn(self, state: OFULJDPState, episode: FixedLength) -> Generator[SumQuery, Estimate, OFULJDPState]:
         """Release the matrix; if *it* has grown, the vector too."""
-        gram = (yield self._asks[0]).total
+        gram = (yield self._queries[0]).total
         outer = self.matrix.domain
         assert isinstance(outer, RankOneDomain)
         grown = replace(state, released=outer.unpack(gram), batches=state.batches + 1)
         sign, log_det = np.linalg.slogdet(self.regulariser * np.eye(self.dim) + grown.released)
         if not (sign > 0 and log_det > state.log_det + math.log1p(self.growth)):  # det V_m > (1 + C) det V
             return grown
-        vector = state.vector + (yield self._asks[1]).total
+        vector = state.vector + (yield self._queries[1]).total
         switches, rounds = state.switches + 1, grown.batches * episode.users
         snapshot, repaired = self._snapshot(grown.released, vector, switches=switches, rounds=rounds)
         return replace(
@@ -402,7 +402,7 @@ class OFULJDP(RareSwitchingLinearPolicy[OFULJDPState]):
         check_budget_size(self.privacy)
 
     @cached_property
-    def _asks(self) -> tuple[SumQuery, SumQuery]:
+    def _queries(self) -> tuple[SumQuery, SumQuery]:
         """Matrix and vector, with the budget's mu^2 split between them; a little less where their tails need room."""
         assert self.batch is not None
         assert self.privacy.budget is not None
@@ -416,7 +416,7 @@ class OFULJDP(RareSwitchingLinearPolicy[OFULJDPState]):
                 domain=RankOneDomain(size=self.dim), budget=ZCDP(rho=self.share * rho), horizon=steps
             )
             vector = CentralGaussian.calibrate(domain=ball, budget=ZCDP(rho=(1 - self.share) * rho))
-            asks = (
+            queries = (
                 SumQuery(protocol=matrix, part="matrix" if joint else None),
                 SumQuery(
                     protocol=vector,
@@ -426,29 +426,29 @@ class OFULJDP(RareSwitchingLinearPolicy[OFULJDPState]):
                     step=1,
                 ),
             )
-            if accountant.satisfies(_compose_asks(asks), budget):
+            if accountant.satisfies(_compose_queries(queries), budget):
                 vector.check_horizon(self.horizon)  # how many are in an episode's sum may be private
-                return asks
+                return queries
         raise CalibrationError(f"no noise for matrix and vector meets {budget}")
 
     @property
     def matrix(self) -> CentralContinual:
         """Running sums of x x^T over the public batches."""
-        assert isinstance(self._asks[0].protocol, CentralContinual)
-        return self._asks[0].protocol
+        assert isinstance(self._queries[0].protocol, CentralContinual)
+        return self._queries[0].protocol
 
     @property
     def vector(self) -> CentralGaussian:
         """An episode's sum of x r."""
-        assert isinstance(self._asks[1].protocol, CentralGaussian)
-        return self._asks[1].protocol
+        assert isinstance(self._queries[1].protocol, CentralGaussian)
+        return self._queries[1].protocol
 
     @cached_property
     def guarantee(self) -> Guarantee:
         """Joint differential privacy of features and reward: the matrix's stream and one vector, composed."""
         budget = self.privacy.budget
         delta = stated_delta(budget) if isinstance(budget, ApproxDP) else 1e-6
-        protects, both = "a user's features and reward", _compose_asks(self._asks)
+        protects, both = "a user's features and reward", _compose_queries(self._queries)
         return compute_guarantee(
             both, delta=delta, trust="central", protects=protects, composed=False, observers=_OBSERVERS
         )
@@ -509,6 +509,6 @@ class OFULJDP(RareSwitchingLinearPolicy[OFULJDPState]):
         return OptimisticSnapshot(theta=inverse @ vector, inverse=inverse, radius=self.width * radius), int(repaired)
 
 
-def _compose_asks(asks: tuple[SumQuery, SumQuery]) -> CompositionEvent:
+def _compose_queries(queries: tuple[SumQuery, SumQuery]) -> CompositionEvent:
     """What a user pays."""
-    return CompositionEvent(events=tuple(ask.event() for ask in asks))
+    return CompositionEvent(events=tuple(query.event() for query in queries))

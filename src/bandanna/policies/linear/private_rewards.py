@@ -98,12 +98,12 @@ class LinTSRewards(Policy[LinTSRewardsState]):
         """Device: the best arm of its draw."""
         return self.sampler.act(snapshot, contexts, coins)
 
-    def report(self, ask: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
-        """By the tell of the ask."""
+    def report(self, query: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
+        """By the tell of the query."""
         assert played.features is not None
         private, public = self._report_statistic
-        tell = public if isinstance(ask.protocol.domain, LinearReport) else private
-        return tell.statistic(ask.protocol.domain, played.features, played.rewards, None, coins)
+        tell = public if isinstance(query.protocol.domain, LinearReport) else private
+        return tell.statistic(query.protocol.domain, played.features, played.rewards, None, coins)
 
     def learn(self, state: LinTSRewardsState, episode: FixedLength) -> Generator[SumQuery, Estimate, LinTSRewardsState]:
         """The private sum of a batch, and the public ones."""
@@ -269,7 +269,7 @@ class LinTSRewards(Policy[LinTSRewardsState]):
 
     @cached_property
     def _report_statistic(self) -> tuple[WeightedStatistic, PublicStatistic]:
-        """Of the private ask: w x (r - 1/2), its sign answered at random in the local model; of the public one, x/2
+        """Of the private query: w x (r - 1/2), its sign answered at random in the local model; of the public one, x/2
         and x x^T.
         """
         seen, weights = self.sampler._domain, tuple(self._weights.tolist())

@@ -176,9 +176,9 @@ _LONGEST = 256  # rounds decided at once, per seed
 def play_blocks(policy: Any, world: World, tally: Tally, rounds: int, *, path: str) -> RunTotals:
     """Play `rounds` rounds in blocks, with each seed at its own round; path="messages" runs every step of a stream.
 
-    `policy.ahead` decides a block as if nothing changed; rounds after the first event are decided anew. Decisions are
-    exactly those of the reference player. Where a stream's noise does not depend on the data, releases are exact sums
-    plus that noise; by messages every step of the stream is run, for all seeds together.
+    `policy.decide_block` decides a block as if nothing changed; rounds after the first event are decided anew.
+    Decisions are exactly those of the reference player. Where a stream's noise does not depend on the data, releases
+    are exact sums plus that noise; by messages every step of the stream is run, for all seeds together.
     """
     stream, seeds = policy.stream, tally.n_seeds
     run, source = _BlockSeeds(policy, world, seeds, rounds, path), ReplicatedNoise(world.streams)
@@ -240,7 +240,7 @@ class _BlockSeeds:
             whole = len(seeds) == len(self.position)
             state = self.state if whole else select_states(self.state, seeds)
             totals = None if sums is None else sums.before(seeds, rounds)
-            moved = self.policy.ahead(state, contexts, rounds < chunk.stop, totals)
+            moved = self.policy.decide_block(state, contexts, rounds < chunk.stop, totals)
             self.state = moved.state if whole else replace_states(self.state, seeds, moved.state)
             if sums is not None:
                 sums.add(seeds, moved.added)
@@ -259,8 +259,8 @@ class _BlockSeeds:
             held = PlayedRounds(features=self.features[:, rows], rewards=self.rewards[:, rows], groups=choice.groups)
             statistic = policy.report(ask, held, self.coins)
             self.desk, released = self.desk.release(ask, statistic, source, path=self.path)
-            self.state = policy.noted(self.state, released.total)
-            self._settle(np.flatnonzero(policy.due(self.state)))
+            self.state = policy.record_round(self.state, released.total)
+            self._settle(np.flatnonzero(policy.needs_refit(self.state)))
 
     def _record(self, chunk: RoundChunk, seeds: Ints, rounds: Ints, actions: Ints, groups: Ints, taken: Ints) -> None:
         """Keep the first `taken` (s,) rounds of a block."""
@@ -278,7 +278,7 @@ class _BlockSeeds:
         """
         groups = [seeds] if self.policy.execution.side_by_side and len(seeds) else seeds
         for each in groups:
-            settled = drive_learning(self.policy.settled(select_states(self.state, each)), self._answers(each))
+            settled = drive_learning(self.policy.refit(select_states(self.state, each)), self._answers(each))
             self.state = replace_states(self.state, each, settled)
 
     def _answers(self, seeds: Ints) -> Callable[[SumQuery], Estimate]:
