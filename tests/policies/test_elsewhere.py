@@ -118,7 +118,7 @@ def test_make_takes_places(module: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         ("greedy_here:Gredy", "", "Did you mean 'Greedy'"),
         ("greedy_here:Sums", "", "a subclass of bd.Policy"),
         ("broken_here:Greedy", "", "ZeroDivisionError: division by zero"),
-        ("taken_here:Mine", "", "a name that is not taken: bandanna.*LinUCB has this one"),
+        ("taken_here:Mine", "", "a name that is not taken.*LinUCB has this one"),
         ("greedy_here:Greedy", "bath = 3", "algorithm.1..bath must be .* Did you mean 'batch'"),
         ("greedy_here:Greedy", 'batch = "many"', "algorithm.1..batch .* a whole number"),
         (

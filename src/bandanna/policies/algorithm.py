@@ -215,7 +215,6 @@ def suggest_import_path(name: Any) -> str:
 
 
 def _to_module_name(where: str) -> str:
-    """The name of a module, where that of its file was given."""
     plain = where.removeprefix("./")
     return plain.removesuffix(".py").replace("/", ".") if plain.endswith(".py") else where
 
@@ -265,7 +264,6 @@ def source_digest(place: str) -> str:
 
 
 def _import_policy(place: str) -> type[Any]:
-    """The class, or an error of one line that says what is wrong with the place."""
     where, _, name = place.partition(":")
     if (plain := _to_module_name(where)) != where:
         raise InvalidArgument(

@@ -170,15 +170,15 @@ class PlayedRounds:
 
     def at(self, place: Any) -> PlayedRounds:
         """Return what stands at a place of the first axis."""
-        return PlayedRounds(**{name: None if rows is None else rows[place] for name, rows in vars(self).items()})
+        chosen: dict[str, Any] = {name: None if rows is None else rows[place] for name, rows in vars(self).items()}
+        return PlayedRounds(**chosen)
 
     @staticmethod
     def joined(parts: Sequence[PlayedRounds]) -> PlayedRounds:
         """Return the rows of all parts, of one run."""
         columns = {name: [vars(part)[name] for part in parts] for name in vars(parts[0])}
-        return PlayedRounds(
-            **{name: None if held[0] is None else np.concatenate(held) for name, held in columns.items()}
-        )
+        whole: dict[str, Any] = {n: None if held[0] is None else np.concatenate(held) for n, held in columns.items()}
+        return PlayedRounds(**whole)
 
 
 State = TypeVar("State")
@@ -323,9 +323,8 @@ class Policy(ABC, Generic[State]):
                     hint = did_you_mean(name, [each for each in known if each not in named])
                     takes = ", ".join(each for each in known if not each.startswith("_"))
                     raise UnknownArgument(name, named[name], cls.__name__, takes, hint)
-            if (
-                named and "privacy" not in named and "privacy" in _list_required_arguments(cls)
-            ):  # a copy is made without arguments
+            required = any(each.name == "privacy" and each.default is MISSING for each in fields(cls) if each.init)
+            if named and "privacy" not in named and required:  # a copy is made without arguments
                 raise InvalidArgument("privacy", None, _format_trust_models(cls.trusts), f"{cls.__name__} requires it")
         return super().__new__(cls)
 
@@ -347,17 +346,16 @@ class Policy(ABC, Generic[State]):
             self.privacy.warn_if_delta_exceeds(int(horizon))
 
     def _theta(self, snapshot: Any) -> Floats | None:
-        """Return the estimated parameter, where there is one."""
+        """Return the estimated parameter of a snapshot, if there is one."""
         return getattr(snapshot, "theta", None)
 
     @property
     def _batch_privacy(self) -> Privacy:
-        """The privacy that batches are calibrated for."""
         return self.privacy
 
     @property
     def _bits_per_user(self) -> int:
-        """The longest message of a user."""
+        """The length of a user's longest message."""
         return FLOAT_BITS
 
     def _run_counts(self, state: State) -> dict[str, Ints]:
@@ -401,11 +399,10 @@ class PublicStoppingPolicy(Policy[State]):
 
 
 class RunningSumPolicy(Policy[State]):
-    """A policy on reports (x y, x x^T) that queries for one sum in each episode of a public schedule.
+    """A policy on reports (x y, x x^T) that queries one sum in each episode of a public schedule.
 
-    Its methods with an underscore are called by the simulator, agents and deployments; authors meet none of them.
-
-    Its player has exact shortcuts: for arms that never change, and for noise that does not depend on the data.
+    Only runners call its methods with an underscore. Its player has exact shortcuts for arms that never change and for
+    noise that does not depend on the data.
     """
 
     dim: int
@@ -413,63 +410,56 @@ class RunningSumPolicy(Policy[State]):
     @property
     @abstractmethod
     def _domain(self) -> RegressionReport:
-        """Of the reports."""
+        """The domain of the reports."""
 
     @abstractmethod
     def _iterate_phases(self) -> Iterator[Any]:
-        """The policies that run one after the other, each from nothing, with a `_channel` and `_estimate(total, m)`."""
+        """Iterate over the policies that run one after the other, each with a `_channel` and `_estimate(total, m)`."""
 
     @abstractmethod
     def _query(self, episode: FixedLength) -> SumQuery:
-        """What is asked of an episode, whatever the state."""
+        """Return the query of an episode, which does not depend on the state."""
 
     @property
     def _planned_rounds(self) -> int:
-        """How many rounds are planned for, of a phase."""
         raise TypeError(f"{type(self).__name__} has phases")
 
     @abstractmethod
     def _calibrated_channels(self) -> dict[int, RunningSumProtocol]:
-        """The channels of the phases that have one by now."""
+        """Return the channels of the phases that are calibrated by now."""
 
     @abstractmethod
     def _use_channel(self, phase: int, channel: RunningSumProtocol) -> None:
-        """Make a phase that has no channel yet use this one; what it guarantees is computed from it anew."""
+        """Make a phase without a channel use this one."""
 
     @abstractmethod
     def _form_statistic(self, features: Floats, rewards: Floats, arms: Ints | None = None) -> Statistic:
-        """Reports of (*R, n, d), (*R, n) and (*R, n), clipped and counted."""
+        """Return reports of (*R, n, d), (*R, n) and (*R, n), clipped and counted."""
 
     @abstractmethod
     def _centre_rewards(self, rewards: Floats) -> tuple[Floats, Bools]:
-        """Rewards as they are reported, and which had to be clipped."""
+        """Return rewards as they are reported, and which had to be clipped."""
 
     @property
     def _devices_agree(self) -> bool:
-        """Whether devices that see the same arms choose the same: those of one episode, of a fixed set."""
+        """Whether devices of one episode that see the same arms choose the same arm."""
         return True
 
     def _optimism_tables(self, first: int, count: int) -> OptimismTables | None:
-        """What a kernel must know of `count` rounds of one user each, after `first`; None where it cannot help."""
+        """Return tables for a kernel of `count` rounds of one user each after `first`; None where it cannot help."""
         return None
 
     @abstractmethod
     def _tabulate_arms(self, features: Floats) -> Any:
-        """A fixed set of arms, (*R, K, d), as `_favoured_arms` and `_draw_arms` take it."""
+        """Return a fixed set of arms, (*R, K, d), as `_favoured_arms` and `_draw_arms` take it."""
 
     def _favoured_arms(self, snapshot: Any, arms: Any) -> tuple[Ints, Bools | None]:
-        """Where `_devices_agree`: the arms between which coins choose, by `linalg.find_best_arms`, (*R) and (*R, K)."""
+        """Return the arms between which coins choose where `_devices_agree`, as `find_best_arms` does."""
         raise TypeError(f"devices of {type(self).__name__} draw their arms")
 
     def _draw_arms(self, snapshot: Any, arms: Any, users: int, coins: DeviceRandomness) -> Ints:
-        """Where they do not: the arms that so many devices choose, (*R, users)."""
+        """Return the arms that so many devices choose where they do not agree, (*R, users)."""
         raise TypeError(f"devices of {type(self).__name__} all choose the same")
-
-
-def _list_required_arguments(kind: type[Any]) -> list[str]:
-    """The arguments of a dataclass that have no default."""
-    given = (each for each in fields(kind) if each.init)
-    return [each.name for each in given if each.default is MISSING and each.default_factory is MISSING]
 
 
 def _format_trust_models(trusts: tuple[str, ...]) -> str:
@@ -481,43 +471,36 @@ def _format_trust_models(trusts: tuple[str, ...]) -> str:
 
 
 def select_states(state: State, place: Any) -> State:
-    """What stands at a place of the first axis: of seeds side by side, the state of one or of some."""
+    """Return what stands at a place of the first axis: the states of some of the seeds side by side."""
     return type(state)(**{each.name: getattr(state, each.name)[place] for each in fields(state)})  # type: ignore[arg-type]
 
 
 def replace_states(state: State, place: Any, new: State) -> State:
-    """The states of seeds side by side, with a new one at a place."""
+    """Return the states of seeds side by side, with a new one at a place."""
     held = {each.name: getattr(state, each.name).copy() for each in fields(state)}  # type: ignore[arg-type]
     for name, array in held.items():
         array[place] = getattr(new, name)
     return type(state)(**held)
 
 
-def merge_states(wanted: Bools, new: State, old: State) -> State:
-    """States of seeds side by side: the new one of some seeds (S,), the old one of the others."""
-    if wanted.all():
+def merge_states(renewed: Bools, new: State, old: State) -> State:
+    """Return the new states of some seeds (S,) and the old ones of the others."""
+    if renewed.all():
         return new
-    if not wanted.any():
+    if not renewed.any():
         return old
     chosen = {}
     for each in fields(new):  # type: ignore[arg-type]
         one, two = getattr(new, each.name), getattr(old, each.name)
-        chosen[each.name] = np.where(wanted.reshape(-1, *(1,) * (np.ndim(one) - 1)), one, two)
+        chosen[each.name] = np.where(renewed.reshape(-1, *(1,) * (np.ndim(one) - 1)), one, two)
     return type(new)(**chosen)
 
 
-# The only place where something is released and learned: a policy's queries, answered by whoever runs it.
-#
-#     simulator    query.protocol.release(reported(policy, query, played, coins), source, path=path)
-#     agent        the same, inside ledger.release(batch=(episode, step))
-#     deployment   what the shuffler's batch was analyzed to, inside the ledger's transaction
-#
-# After a crash in the middle the generator is run again from the stored state, and the ledger replays what was
-# released.
-
-
 def drive_learning(steps: Generator[SumQuery, Estimate, State], answer: Callable[[SumQuery], Estimate]) -> State:
-    """Answer the queries of `policy.learn(state, episode)` in order; the next state."""
+    """Answer the queries of `policy.learn(state, episode)` in order, and return the next state.
+
+    After a crash it is run again from the stored state, and the ledger replays what was released.
+    """
     try:
         query = next(steps)
         while True:
@@ -527,11 +510,11 @@ def drive_learning(steps: Generator[SumQuery, Estimate, State], answer: Callable
 
 
 def ledger_key(query: SumQuery, *, task: str, batch: str) -> tuple[str, str, str | None]:
-    """Task, batch and alternative of an query in a ledger, which composes tasks: a person is in one batch of each.
+    """Return task, batch and alternative of a query in a ledger, which composes tasks.
 
-    All that a batch's users are asked is one entry, at the composed price; users of different arms are different
-    people. About rows that are forgotten after the answer a person is asked once. About others a person is asked every
-    time, in one group: groups are alternatives.
+    A user is in one batch of each task. All queries of a batch's users are one entry, at the composed price; the users
+    of different arms are different. Rows that are deleted after the answer are queried once. Other retained rows are
+    queried every time, each user's in one group: groups are alternatives.
     """
     if query.of == "episode":
         return task, batch if query.arm is None else f"{batch}.{query.step}", None
@@ -539,16 +522,13 @@ def ledger_key(query: SumQuery, *, task: str, batch: str) -> tuple[str, str, str
 
 
 def check_batch_size(episode: Episode, played: PlayedRounds) -> None:
-    """Refuse a batch that was closed early or late: how many answer for it is public, who did not has a row too."""
+    """Refuse a batch that was closed early or late: its size is public, and users who did not answer have rows."""
     if isinstance(episode, FixedLength) and (rows := played.rewards.shape[-1]) != episode.users:
         raise InvalidArgument("rows", rows, f"{episode.users}, one for each user of the episode")
 
 
 def form_reports(policy: Policy[Any], query: SumQuery, rows: PlayedRounds, coins: DeviceRandomness) -> Statistic:
-    """What the devices of these rows tell: one report each, whatever is in it.
-
-    How many are in a batch is public, and told with every answer: a report that is left out would tell by that.
-    """
+    """Return the devices' reports, one for each row: the number of reports is public, so none may be left out."""
     statistic = policy.report(query, rows, coins)
     users = rows.counts is None and statistic.counts is None and rows.rewards.shape[statistic.values.ndim - 2]
     if users is not False and statistic.users != users:
@@ -562,11 +542,11 @@ def form_reports(policy: Policy[Any], query: SumQuery, rows: PlayedRounds, coins
 
 
 def check_group(protocol: Protocol) -> None:
-    """Refuse sums over a group that would tell who is in it, or how many are.
+    """Refuse sums over a group that would reveal who is in it, or how many are.
 
-    A person who is in one group in one world and in another in the neighbouring one moves both by a report: |x| <=
-    Delta_2 / sqrt 2 makes that no dearer than a replacement (`privacy.accountant`). A server that is not trusted, and
-    noise that belongs to a number of users, would know the group's size.
+    A user who is in different groups in neighbouring worlds moves both sums by a report: |x| <= Delta_2 / sqrt 2 makes
+    that no dearer than a replacement (`privacy.accountant`). An untrusted server, and noise calibrated for a number of
+    users, would reveal the group's size.
     """
     domain = protocol.domain
     if protocol.trust == "none":
@@ -580,13 +560,13 @@ def check_group(protocol: Protocol) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class RunnerState:
-    """What a runner holds between queries and shows nobody: states of stream protocols, and rows for later queries."""
+    """The private part of a runner between queries: states of stream protocols, and rows for later queries."""
 
     streams: Mapping[int, Any] = field(default_factory=dict)
     kept: Mapping[str, tuple[PlayedRounds, ...]] = field(default_factory=dict)
 
     def keep(self, names: tuple[str, ...], played: PlayedRounds) -> RunnerState:
-        """The rows of an episode that has ended, under the names that their devices chose."""
+        """Return the state that also holds the rows of an ended episode, in the groups that their devices chose."""
         if not names:
             return self
         if played.rewards.ndim != 1:
@@ -599,7 +579,7 @@ class RunnerState:
         return replace(self, kept=kept)
 
     def rows(self, query: SumQuery, played: PlayedRounds) -> PlayedRounds:
-        """Whose reports are asked for; nobody's are those of one who did not answer."""
+        """Return the rows that a query sums over; an empty group counts as one user who did not answer."""
         if query.of == "episode":
             return played if query.arm is None else played.of_arm(query.arm)
         if held := self.kept.get(query.of, ()):
@@ -610,7 +590,7 @@ class RunnerState:
     def release(
         self, query: SumQuery, statistic: Statistic, source: NoiseSource, *, path: str
     ) -> tuple[RunnerState, Estimate]:
-        """One release; a stream goes on from where it was."""
+        """Make one release; a stream continues where it was."""
         if query.of != "episode":
             check_group(query.protocol)
         kept = {name: rows for name, rows in self.kept.items() if not (query.last and name == query.of)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -28,12 +29,13 @@ from bandanna.types import Floats
 # References: Chowdhury and Zhou 2022 [000]; Tenenbaum, Kaplan, Mansour and Stemmer 2023 [002].
 
 
+_lower_rate = partial(register_bound, "lower", explicit=False)
+_rate = partial(register_bound, "upper", explicit=False)
+_upper = partial(register_bound, "upper", explicit=True)
 _ARBITRARY = "arbitrary contexts, features and theta in the unit ball; except with probability `failure`"
 
 
-@register_bound(
-    "upper", "000", "Lemma A.2", explicit=True, holds="LinUCB in batches, any noise within its bounds; " + _ARBITRARY
-)
+@_upper("000", "Lemma A.2", holds="LinUCB in batches, any noise within its bounds; " + _ARBITRARY)
 def linucb_lemma(*, horizon: Any, dim: int, batch: float, radius: Any, smallest: float) -> Any:
     """d B log(1 + T/(d l)) / log 2 + 8 beta sqrt(d T log(1 + T/(d l))), l = lambda_min `smallest`, beta `radius`."""
     t = check_above("horizon", horizon, 0)
@@ -43,11 +45,9 @@ def linucb_lemma(*, horizon: Any, dim: int, batch: float, radius: Any, smallest:
     )  # Lemma A.2
 
 
-@register_bound(
-    "upper",
+@_upper(
     "000",
     "Lemma A.2 for the summed ellipsoid",
-    explicit=True,
     holds="LinUCB in batches with the ellipsoid of docs/appendix/bounds.md; " + _ARBITRARY,
 )
 def linucb_ellipsoid(*, horizon: Any, dim: int, batch: float, ellipsoid: Any, smallest: float) -> Any:
@@ -61,7 +61,7 @@ def linucb_ellipsoid(*, horizon: Any, dim: int, batch: float, ellipsoid: Any, sm
     return to_scalar(batch * (1 + dim * growth / math.log(2)) + math.sqrt(8) * np.asarray(ellipsoid) * known)
 
 
-@register_bound("upper", "002", "Theorem C.2", explicit=True, holds="LinUCB that learns every round; " + _ARBITRARY)
+@_upper("002", "Theorem C.2", holds="LinUCB that learns every round; " + _ARBITRARY)
 def regular_linucb(
     *,
     horizon: Any,
@@ -86,13 +86,13 @@ def regular_linucb(
     return to_scalar(reward_bound * np.sqrt(8 * t) * (rewards + noise))  # Theorem C.2
 
 
-@register_bound("upper", "000", "Lemma 3.9", explicit=False, holds="LinUCB in batches without noise; " + _ARBITRARY)
+@_rate("000", "Lemma 3.9", holds="LinUCB in batches without noise; " + _ARBITRARY)
 def linucb_rate(*, horizon: Any, dim: int, batch: float = 1.0, constant: float = 1.0) -> Any:
     """d B + d sqrt(T), logarithms left out."""
     return to_scalar(constant * (dim * batch + dim * np.sqrt(check_above("horizon", horizon, 0))))
 
 
-@register_bound("upper", "000", "Proposition F.3", explicit=False, holds="LinUCB-JDP, batched or not; " + _ARBITRARY)
+@_rate("000", "Proposition F.3", holds="LinUCB-JDP, batched or not; " + _ARBITRARY)
 def linucb_jdp_rate(
     *, horizon: Any, dim: int, epsilon: Any, delta: Any, failure: float, batch: float = 1.0, constant: float = 1.0
 ) -> Any:
@@ -101,7 +101,7 @@ def linucb_jdp_rate(
     return to_scalar(constant * (dim * batch + np.sqrt(t) * dim**0.75 * privacy * np.log(t / failure)))
 
 
-@register_bound("upper", "000", "Proposition F.1", explicit=False, holds="LinUCB-LDP, batched or not; " + _ARBITRARY)
+@_rate("000", "Proposition F.1", holds="LinUCB-LDP, batched or not; " + _ARBITRARY)
 def linucb_ldp_rate(
     *, horizon: Any, dim: int, epsilon: Any, delta: Any, failure: float, batch: float = 1.0, constant: float = 1.0
 ) -> Any:
@@ -110,9 +110,7 @@ def linucb_ldp_rate(
     return to_scalar(constant * (dim * batch + t**0.75 * dim**0.75 * privacy * np.log(t / failure)))
 
 
-@register_bound(
-    "upper", "000", "Theorem 3.2 (B.1)", explicit=False, holds="LinUCB-SDP-Amp, nominal epsilon; " + _ARBITRARY
-)
+@_rate("000", "Theorem 3.2 (B.1)", holds="LinUCB-SDP-Amp, nominal epsilon; " + _ARBITRARY)
 def linucb_sdp_amp_rate(
     *, horizon: Any, dim: int, batch: float, epsilon: Any, delta: Any, failure: float, constant: float = 1.0
 ) -> Any:
@@ -125,7 +123,7 @@ def linucb_sdp_amp_rate(
     return to_scalar(constant * _batched(t, dim, batch, privacy, failure))
 
 
-@register_bound("upper", "000", "Theorem 3.5 (C.1)", explicit=False, holds="LinUCB-SDP-Vec; " + _ARBITRARY)
+@_rate("000", "Theorem 3.5 (C.1)", holds="LinUCB-SDP-Vec; " + _ARBITRARY)
 def linucb_sdp_vec_rate(
     *, horizon: Any, dim: int, batch: float, epsilon: Any, delta: Any, failure: float, constant: float = 1.0
 ) -> Any:
@@ -134,7 +132,7 @@ def linucb_sdp_vec_rate(
     return to_scalar(constant * _batched(t, dim, batch, privacy, failure))
 
 
-@register_bound("upper", "000", "Corollary B.2", explicit=False, holds="LinUCB-SDP-Amp, best batch; " + _ARBITRARY)
+@_rate("000", "Corollary B.2", holds="LinUCB-SDP-Amp, best batch; " + _ARBITRARY)
 def linucb_sdp_amp_best_rate(*, horizon: Any, dim: int, epsilon: Any, delta: Any, constant: float = 1.0) -> Any:
     """d^(4/5) T^(3/5) epsilon^(-2/5) (log(T/delta) log(2/delta))^(1/5), other logarithms left out."""
     t, tail = check_above("horizon", horizon, 0), check_between("delta", delta, 0, 1)
@@ -142,7 +140,7 @@ def linucb_sdp_amp_best_rate(*, horizon: Any, dim: int, epsilon: Any, delta: Any
     return to_scalar(constant * dim**0.8 * t**0.6 * check_above("epsilon", epsilon, 0) ** -0.4 * logs)
 
 
-@register_bound("upper", "000", "Corollary C.2", explicit=False, holds="LinUCB-SDP-Vec, best batch; " + _ARBITRARY)
+@_rate("000", "Corollary C.2", holds="LinUCB-SDP-Vec, best batch; " + _ARBITRARY)
 def linucb_sdp_vec_best_rate(*, horizon: Any, dim: int, epsilon: Any, delta: Any, constant: float = 1.0) -> Any:
     """d^(4/5) T^(3/5) epsilon^(-2/5) log(d^2/delta)^(2/5), other logarithms left out."""
     logs = np.log(dim**2 / check_between("delta", delta, 0, 1)) ** 0.4
@@ -155,36 +153,28 @@ def linucb_sdp_vec_best_rate(*, horizon: Any, dim: int, epsilon: Any, delta: Any
     )
 
 
-@register_bound(
-    "upper", "000", "Corollary 3.3", explicit=False, holds="LinUCB-SDP-Amp, batches of T^(3/5); " + _ARBITRARY
-)
+@_rate("000", "Corollary 3.3", holds="LinUCB-SDP-Amp, batches of T^(3/5); " + _ARBITRARY)
 def linucb_sdp_fixed_rate(*, horizon: Any, epsilon: Any, delta: Any, constant: float = 1.0) -> Any:
     """T^(3/5) log(T/delta)^(1/2) / sqrt(epsilon) (Vec: log(d^2/delta), Remark 3.6): a batch that ignores the budget."""
     t, privacy = _private(horizon, epsilon, 1.0)
     return to_scalar(constant * t**0.6 * privacy * np.sqrt(np.log(t / check_between("delta", delta, 0, 1))))
 
 
-@register_bound(
-    "upper", "000", "Corollary B.3", explicit=False, holds="LinUCB-SDP-Amp, each report local DP; " + _ARBITRARY
-)
+@_rate("000", "Corollary B.3", holds="LinUCB-SDP-Amp, each report local DP; " + _ARBITRARY)
 def linucb_sdp_amp_local_rate(*, horizon: Any, dim: int, epsilon: Any, delta: Any, constant: float = 1.0) -> Any:
     """d^(3/4) T^(3/4) log(1/delta)^(1/4) / sqrt(epsilon), epsilon and delta of the local guarantee."""
     t, privacy = _private(horizon, epsilon, np.log(1 / check_between("delta", delta, 0, 1)) ** 0.25)
     return to_scalar(constant * dim**0.75 * t**0.75 * privacy)
 
 
-@register_bound(
-    "upper", "000", "Corollary C.3", explicit=False, holds="LinUCB-SDP-Vec, each report local DP; " + _ARBITRARY
-)
+@_rate("000", "Corollary C.3", holds="LinUCB-SDP-Vec, each report local DP; " + _ARBITRARY)
 def linucb_sdp_vec_local_rate(*, horizon: Any, dim: int, epsilon: Any, delta: Any, constant: float = 1.0) -> Any:
     """d^(3/4) T^(3/4) log(d^2/delta)^(1/2) / sqrt(epsilon), epsilon and delta of the local guarantee."""
     t, privacy = _private(horizon, epsilon, np.sqrt(np.log(dim**2 / check_between("delta", delta, 0, 1))))
     return to_scalar(constant * dim**0.75 * t**0.75 * privacy)
 
 
-@register_bound(
-    "upper", "000", "Theorem 4.2(i) (E.3)", explicit=False, holds="LinUCB-SDP-Amp, returning users; " + _ARBITRARY
-)
+@_rate("000", "Theorem 4.2(i) (E.3)", holds="LinUCB-SDP-Amp, returning users; " + _ARBITRARY)
 def linucb_sdp_amp_returning_rate(
     *, horizon: Any, dim: int, batches: float, epsilon: Any, delta: Any, failure: float, constant: float = 1.0
 ) -> Any:
@@ -195,9 +185,7 @@ def linucb_sdp_amp_returning_rate(
     return to_scalar(constant * _returning(t, dim, batches, privacy, failure))
 
 
-@register_bound(
-    "upper", "000", "Theorem 4.2(ii) (E.5)", explicit=False, holds="LinUCB-SDP-Vec, returning users; " + _ARBITRARY
-)
+@_rate("000", "Theorem 4.2(ii) (E.5)", holds="LinUCB-SDP-Vec, returning users; " + _ARBITRARY)
 def linucb_sdp_vec_returning_rate(
     *, horizon: Any, dim: int, batches: float, epsilon: Any, delta: Any, failure: float, constant: float = 1.0
 ) -> Any:
@@ -206,13 +194,7 @@ def linucb_sdp_vec_returning_rate(
     return to_scalar(constant * _returning(t, dim, batches, privacy, failure))
 
 
-@register_bound(
-    "upper",
-    "000",
-    "Corollary E.4",
-    explicit=False,
-    holds="LinUCB-SDP-Amp, returning users, best batch; " + _ARBITRARY,
-)
+@_rate("000", "Corollary E.4", holds="LinUCB-SDP-Amp, returning users, best batch; " + _ARBITRARY)
 def linucb_sdp_amp_returning_best_rate(
     *, horizon: Any, dim: int, epsilon: Any, delta: Any, constant: float = 1.0
 ) -> Any:
@@ -222,13 +204,7 @@ def linucb_sdp_amp_returning_best_rate(
     return to_scalar(constant * dim ** (5 / 6) * t ** (2 / 3) * check_above("epsilon", epsilon, 0) ** (-1 / 3) * logs)
 
 
-@register_bound(
-    "upper",
-    "000",
-    "Corollary E.6",
-    explicit=False,
-    holds="LinUCB-SDP-Vec, returning users, best batch; " + _ARBITRARY,
-)
+@_rate("000", "Corollary E.6", holds="LinUCB-SDP-Vec, returning users, best batch; " + _ARBITRARY)
 def linucb_sdp_vec_returning_best_rate(
     *, horizon: Any, dim: int, epsilon: Any, delta: Any, constant: float = 1.0
 ) -> Any:
@@ -238,9 +214,7 @@ def linucb_sdp_vec_returning_best_rate(
     return to_scalar(constant * dim ** (5 / 6) * t ** (2 / 3) * check_above("epsilon", epsilon, 0) ** (-1 / 3) * logs)
 
 
-@register_bound(
-    "upper", "000", "Proposition 4.3 (E.7)", explicit=False, holds="LinUCB-JDP per user of M rounds; " + _ARBITRARY
-)
+@_rate("000", "Proposition 4.3 (E.7)", holds="LinUCB-JDP per user of M rounds; " + _ARBITRARY)
 def linucb_jdp_returning_rate(
     *, horizon: Any, dim: int, batches: float, epsilon: Any, delta: Any, constant: float = 1.0
 ) -> Any:
@@ -249,9 +223,7 @@ def linucb_jdp_returning_rate(
     return to_scalar(constant * (dim * np.sqrt(t) + np.sqrt(batches * t) * dim**0.75 * privacy))
 
 
-@register_bound(
-    "upper", "002", "Theorem 5.1", explicit=False, holds="LinUCB with k concurrent shufflers, epsilon < 1; expectation"
-)
+@_rate("002", "Theorem 5.1", holds="LinUCB with k concurrent shufflers, epsilon < 1; expectation")
 def linucb_concurrent_rate(
     *, horizon: Any, dim: int, shufflers: int, epsilon: Any, reward_std: float = 0.5, constant: float = 1.0
 ) -> Any:
@@ -261,9 +233,7 @@ def linucb_concurrent_rate(
     return to_scalar(constant * k**0.75 * t ** ((k + 1) / (2 * k + 1)) * privacy * (reward_std + dim))
 
 
-@register_bound(
-    "lower", "000", "introduction (Chu et al. 2011)", explicit=False, holds="every policy, private or not; K < infinity"
-)
+@_lower_rate("000", "introduction (Chu et al. 2011)", holds="every policy, private or not; K < infinity")
 def contextual_lower_rate(*, horizon: Any, dim: int, constant: float = 1.0) -> Any:
     """sqrt(d T)."""
     return to_scalar(constant * np.sqrt(dim * check_above("horizon", horizon, 0)))
@@ -277,7 +247,6 @@ def _private(horizon: Any, epsilon: Any, logs: Any) -> tuple[Floats, Floats]:
 
 
 def _batched(t: Floats, dim: int, batch: float, privacy: Floats, failure: float) -> Floats:
-    """d B log T + privacy d^(3/4) T^(3/4) log T log(T/alpha) / B^(1/4)."""
     size = check_above("batch", batch, 1, strict=False)
     slow = privacy * dim**0.75 * t**0.75 * np.log(t) * np.log(t / check_between("failure", failure, 0, 1)) / size**0.25
     return np.asarray(dim * size * np.log(t) + slow)
@@ -333,11 +302,9 @@ def _linucb_upper(setting: RunSetting) -> BoundCalls:
 # Azize and Basu 2024 [004], Table I, Theorems 5 and 14, appendix F.
 
 
-@register_bound(
-    "upper",
+@_upper(
     "004",
     "Theorem 5, with the constants of its proof",
-    explicit=True,
     holds="AdaC-OFUL with unit features that satisfy Assumption 2, |theta| <= 1; except with probability 3 `failure`",
 )
 def adac_oful_proof(
@@ -389,9 +356,7 @@ def _eigenvalue(tau: Floats, dim: int, failure: float, ridge: float, least_eigen
     return np.asarray(ridge + np.maximum(grown, 0.0))
 
 
-@register_bound(
-    "upper", "004", "Table I (Theorem 5)", explicit=False, holds="AdaC-OFUL under Assumption 2, with high chance"
-)
+@_rate("004", "Table I (Theorem 5)", holds="AdaC-OFUL under Assumption 2, with high chance")
 def adac_oful_rate(*, horizon: Any, dim: int, rho: Any, constant: float = 1.0) -> Any:
     """d log(T) sqrt(T) + d^2 log(T)^2 / sqrt(rho)."""
     t = check_above("horizon", horizon, 1, strict=False)
@@ -400,9 +365,7 @@ def adac_oful_rate(*, horizon: Any, dim: int, rho: Any, constant: float = 1.0) -
     )
 
 
-@register_bound(
-    "upper", "004", "section V-B2, remark 2", explicit=False, holds="AdaC-OFUL with private contexts (joint DP)"
-)
+@_rate("004", "section V-B2, remark 2", holds="AdaC-OFUL with private contexts (joint DP)")
 def adac_oful_joint_rate(*, horizon: Any, rho: Any, constant: float = 1.0) -> Any:
     """sqrt(T) + sqrt(T / rho): then privacy is not free any more."""
     t = check_above("horizon", horizon, 0)
@@ -460,14 +423,14 @@ def find_oful_joint_bounds(setting: RunSetting) -> BoundCalls:
 # With K >= 2^d arms the first term is d sqrt(T), as in [003].
 
 
-@register_bound("upper", "003", "Theorem 2 of Sawarni et al. 2024", explicit=False, holds="RS-GLinUCB; any contexts")
+@_rate("003", "Theorem 2 of Sawarni et al. 2024", holds="RS-GLinUCB; any contexts")
 def rs_glinucb_rate(*, horizon: Any, dim: int, constant: float = 1.0) -> Any:
     """d sqrt(T) log T."""
     t = check_above("horizon", horizon, 1, strict=False)
     return to_scalar(constant * dim * np.sqrt(t) * np.log(t))
 
 
-@register_bound("upper", "003", "Theorem 6.2", explicit=False, holds="GLM-JDP, as printed; any contexts")
+@_rate("003", "Theorem 6.2", holds="GLM-JDP, as printed; any contexts")
 def glm_jdp_rate(*, horizon: Any, dim: int, epsilon: Any, constant: float = 1.0) -> Any:
     """d sqrt(T) log T + d^(3/4) sqrt(T/epsilon) log T (d + log T)^(1/4)."""
     t, e = check_above("horizon", horizon, 1, strict=False), check_above("epsilon", epsilon, 0)
@@ -476,18 +439,16 @@ def glm_jdp_rate(*, horizon: Any, dim: int, epsilon: Any, constant: float = 1.0)
     return to_scalar(constant * (dim * np.sqrt(t) * log + private))
 
 
-@register_bound("upper", "003", "Theorem 5.1", explicit=False, holds="GLM-SDP, as printed; contexts of one law")
+@_rate("003", "Theorem 5.1", holds="GLM-SDP, as printed; contexts of one law")
 def glm_sdp_rate(*, horizon: Any, dim: int, epsilon: Any, constant: float = 1.0) -> Any:
     """d^(3/2) sqrt(T log T) max(1, 1/sqrt(epsilon))."""
     t, e = check_above("horizon", horizon, 1, strict=False), check_above("epsilon", epsilon, 0)
     return to_scalar(constant * dim**1.5 * np.sqrt(t * np.log(t)) * np.maximum(1.0, 1 / np.sqrt(e)))
 
 
-@register_bound(
-    "lower",
+@_lower_rate(
     "003",
     "Section 7 for K arms",
-    explicit=False,
     holds="any policy with differentially private rewards; worst public contexts with K arms",
 )
 def glm_lower_rate(*, horizon: Any, dim: int, n_arms: Any, epsilon: Any, constant: float = 1.0) -> Any:
@@ -527,16 +488,15 @@ def find_rs_glinucb_bounds(setting: RunSetting) -> BoundCalls:
 def find_glm_jdp_bounds(setting: RunSetting) -> BoundCalls:
     """GLM-JDP: rates."""
     yield glm_jdp_rate, (private := {"dim": setting["dim"], "epsilon": setting["epsilon"]})
-    yield from _lower(setting, private)
+    yield from _find_lower_rate(setting, private)
 
 
 def find_glm_sdp_bounds(setting: RunSetting) -> BoundCalls:
     """GLM-SDP: rates."""
     yield glm_sdp_rate, (private := {"dim": setting["dim"], "epsilon": setting["epsilon"]})
-    yield from _lower(setting, private)
+    yield from _find_lower_rate(setting, private)
 
 
-def _lower(setting: RunSetting, private: dict[str, Any]) -> BoundCalls:
-    """The lower rate; a single arm has no regret."""
+def _find_lower_rate(setting: RunSetting, private: dict[str, Any]) -> BoundCalls:
     if setting["n_arms"] > 1:
         yield glm_lower_rate, private | {"n_arms": setting["n_arms"]}

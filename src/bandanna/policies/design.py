@@ -299,7 +299,6 @@ def _line_search(square: float, r: int, weight: float) -> float:
 
 
 def _leverages(z: Floats, weights: Floats) -> tuple[Floats, Floats]:
-    """V^{-1} and |x|^2_{V^{-1}} of every arm, from the weights alone."""
     held = np.flatnonzero(weights)
     inverse: Floats = np.asarray(np.linalg.inv((z[held] * weights[held, None]).T @ z[held]), dtype=float)
     return inverse, np.einsum("ij,ij->i", z @ inverse, z)

@@ -257,7 +257,6 @@ def exact_width(known: Uncertainty, protocol: BatchProtocol, log: float) -> floa
 
 
 def _laplace_width(variances: Floats, peaks: Floats, terms: Floats, log: float) -> float:
-    """Chernoff's bound on a grid of multipliers t: each of them gives a valid width."""
     shares = np.linspace(0.02, 0.98, 49)  # t a_b
     t = shares / peaks[:, None]  # (K, 49)
     widths = (log + t**2 * variances[:, None] / 2 - terms[:, None] * np.log1p(-(shares**2))) / t
@@ -513,7 +512,6 @@ class PhasedElimination(Policy[PhasedEliminationState]):
 
     @property
     def _most_actions(self) -> int:
-        """Most actions that a phase can play."""
         return support_limit(self.dim) if self.design == "near" else self.dim * (self.dim + 1) // 2
 
     def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> PhasedEliminationState:
@@ -534,7 +532,6 @@ class PhasedElimination(Policy[PhasedEliminationState]):
 
     @cached_property
     def _confirmed(self) -> dict[tuple[int, int], BatchProtocol]:
-        """By how many actions were played, and how many answered."""
         return {}
 
     def compute_width(self, state: PhasedEliminationState, phase: Phase) -> float:
@@ -565,11 +562,9 @@ class PhasedElimination(Policy[PhasedEliminationState]):
 
     @classmethod
     def _regret_bounds(cls, setting: RunSetting) -> BoundCalls:
-        """Table I of [001]."""
         return regret_bounds.find_phased_elimination_bounds(setting)
 
     def _run_counts(self, state: PhasedEliminationState) -> dict[str, Ints]:
-        """Actions that may still be the best."""
         return {"active": np.asarray(len(state.active))}
 
 

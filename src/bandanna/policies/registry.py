@@ -94,7 +94,6 @@ def make(name: str, **arguments: Any) -> Any:
 
 
 def _unknown_argument_error(name: str, arguments: dict[str, Any], complaint: str, takes: str) -> InvalidArgument:
-    """Python's complaint about keywords that are not there, with those that are."""
     if "missing" in complaint and (absent := re.findall(r"'(\w+)'", complaint)):
         return InvalidArgument(absent[0], None, "given", f"{name} needs {' and '.join(absent)}; {takes}")
     return InvalidArgument("arguments", sorted(arguments), f"arguments of {name}", complaint)

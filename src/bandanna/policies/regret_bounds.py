@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -76,6 +77,12 @@ def register_bound(
     return enter
 
 
+_lower = partial(register_bound, "lower", explicit=True)
+_lower_rate = partial(register_bound, "lower", explicit=False)
+_rate = partial(register_bound, "upper", explicit=False)
+_upper = partial(register_bound, "upper", explicit=True)
+
+
 def check_above(argument: str, value: Any, least: float, *, strict: bool = True) -> Floats:
     """Numbers, each above `least` (or equal to it, unless `strict`)."""
     numbers = np.asarray(value, dtype=float)
@@ -126,11 +133,9 @@ def is_pure(setting: RunSetting) -> bool:
 # Reference: Tenenbaum, Kaplan, Mansour and Stemmer 2023 [002], Corollary 3.5 and Theorem 4.1.
 
 
-@register_bound(
-    "upper",
+@_rate(
     "002",
     "Corollary 3.5",
-    explicit=False,
     holds="the tree of k concurrent shufflers on bits, all prefixes at once; epsilon < 1, delta < 1/2",
 )
 def counter_rate(
@@ -144,11 +149,9 @@ def counter_rate(
     )
 
 
-@register_bound(
-    "lower",
+@_lower_rate(
     "002",
     "Theorem 4.1",
-    explicit=False,
     holds="every (epsilon, delta) counter of bits with k shufflers, delta < min(epsilon, 1)/(40 n (k + 1)), n large",
 )
 def counter_lower_rate(*, horizon: Any, shufflers: int, epsilon: Any, constant: float = 1.0) -> Any:
@@ -172,7 +175,7 @@ def counter_lower_rate(*, horizon: Any, shufflers: int, epsilon: Any, constant: 
 _ADAC = "AdaC-UCB (and, with rho = infinity, UCB in doubling episodes), rewards in a range of width w, in expectation"
 
 
-@register_bound("upper", "004", "Theorem 10", explicit=True, holds=_ADAC)
+@_upper("004", "Theorem 10", holds=_ADAC)
 def adac_ucb_gaps(*, horizon: Any, gaps: Any, rho: Any, optimism: float, width: float = 1.0) -> Any:
     """sum_{a : Delta_a > 0} (8 beta log T / Delta_a + 8 sqrt(beta log T / rho) + 2 beta / (beta - 3))."""
     log_t, beta = np.log(check_above("horizon", horizon, 1, strict=False)), check_above("optimism", optimism, 3)
@@ -184,7 +187,7 @@ def adac_ucb_gaps(*, horizon: Any, gaps: Any, rho: Any, optimism: float, width: 
     return to_scalar(width * total)
 
 
-@register_bound("upper", "004", "Theorem 11", explicit=True, holds=_ADAC)
+@_upper("004", "Theorem 11", holds=_ADAC)
 def adac_ucb_worst(*, horizon: Any, n_arms: int, rho: Any, optimism: float, width: float = 1.0) -> Any:
     """4 sqrt(2 beta K T log T) + 8 K sqrt(beta log T / rho) + 3 beta (K - 1) / (beta - 3), for any gaps.
 
@@ -197,7 +200,7 @@ def adac_ucb_worst(*, horizon: Any, n_arms: int, rho: Any, optimism: float, widt
     return to_scalar(width * (learning + privacy + 3 * beta * (n_arms - 1) / (beta - 3)))  # Theorem 11
 
 
-@register_bound("upper", "004", "Table I (Theorem 11)", explicit=False, holds=_ADAC)
+@_rate("004", "Table I (Theorem 11)", holds=_ADAC)
 def adac_ucb_rate(*, horizon: Any, n_arms: int, rho: Any, constant: float = 1.0) -> Any:
     """sqrt(K T log T) + K sqrt(log T / rho)."""
     t = check_above("horizon", horizon, 1, strict=False)
@@ -206,11 +209,9 @@ def adac_ucb_rate(*, horizon: Any, n_arms: int, rho: Any, constant: float = 1.0)
     )
 
 
-@register_bound(
-    "upper",
+@_rate(
     "004",
     "Table II (from Azize and Basu 2022, Theorem 7)",
-    explicit=False,
     holds="a pure-DP algorithm at epsilon = sqrt(2 rho), as Table II quotes it",
 )
 def converted_ucb_gaps_rate(*, horizon: Any, gaps: Any, rho: Any, optimism: float, constant: float = 1.0) -> Any:
@@ -220,11 +221,9 @@ def converted_ucb_gaps_rate(*, horizon: Any, gaps: Any, rho: Any, optimism: floa
     return to_scalar(constant * sum(8 * beta * log_t / gap + private for gap in _unit(gaps, 1.0)))
 
 
-@register_bound(
-    "upper",
+@_rate(
     "004",
     "Table II (from Azize and Basu 2022, Theorem 12)",
-    explicit=False,
     holds="a pure-DP algorithm at epsilon = sqrt(2 rho), as Table II quotes it",
 )
 def converted_ucb_rate(*, horizon: Any, n_arms: int, rho: Any, constant: float = 1.0) -> Any:
@@ -235,11 +234,9 @@ def converted_ucb_rate(*, horizon: Any, n_arms: int, rho: Any, constant: float =
     )
 
 
-@register_bound(
-    "lower",
+@_lower(
     "004",
     "Theorem 17",
-    explicit=True,
     holds="every rho-zCDP policy, worst over arms with Gaussian rewards of variance 1 and any means; K > 1, T >= K - 1",
 )
 def finite_lower(*, horizon: Any, n_arms: int, rho: Any = np.inf) -> Any:
@@ -262,7 +259,6 @@ def hard_gap(*, horizon: float, n_arms: int, rho: float) -> float:
 
 
 def _unit(gaps: Any, width: float) -> Floats:
-    """Positive gaps, in units of the range."""
     values = check_above("gaps", gaps, 0, strict=False).ravel() / float(check_above("width", width, 0))
     return values[values > 0]
 
@@ -307,13 +303,13 @@ def _learning(horizon: Any, n_arms: int, sampling: float) -> tuple[Floats, Float
     return t, t ** (1 - float(check_above("sampling", sampling, 0)) / 2) * np.sqrt(np.log(n_arms * t))
 
 
-@register_bound("upper", "001", "Table I (Theorem 5.1)", explicit=False, holds="DPE, in expectation")
+@_rate("001", "Table I (Theorem 5.1)", holds="DPE, in expectation")
 def dpe_rate(*, horizon: Any, n_arms: int, sampling: float, constant: float = 1.0) -> Any:
     """T^(1 - alpha/2) sqrt(log(k T))."""
     return to_scalar(constant * _learning(horizon, n_arms, sampling)[1])
 
 
-@register_bound("upper", "001", "Theorem 5.1", explicit=False, holds="DPE, in expectation")
+@_rate("001", "Theorem 5.1", holds="DPE, in expectation")
 def dpe_full_rate(
     *, horizon: Any, n_arms: int, dim: int, sampling: float, client_std: float, constant: float = 1.0
 ) -> Any:
@@ -385,11 +381,9 @@ def find_phased_elimination_bounds(setting: RunSetting) -> BoundCalls:
 _LARGEST_PHASES = 64
 
 
-@register_bound(
-    "upper",
+@_upper(
     "004",
     "Theorem 4, with the constants of its proof",
-    explicit=True,
     holds="AdaC-GOPE with c_l plays as printed, any gaps; except with probability `failure`",
 )
 def adac_gope_proof(
@@ -434,9 +428,7 @@ def phase_length(
     return 8 * dim * (reward_std / beta) ** 2 * math.log(4 / failure) + width * dim / beta * math.sqrt(2 * norm / rho)
 
 
-@register_bound(
-    "upper", "004", "Table I (Theorem 4)", explicit=False, holds="AdaC-GOPE with failure = 1/T, in expectation"
-)
+@_rate("004", "Table I (Theorem 4)", holds="AdaC-GOPE with failure = 1/T, in expectation")
 def adac_gope_rate(*, horizon: Any, n_arms: int, dim: int, rho: Any, constant: float = 1.0) -> Any:
     """sqrt(d T log(K T)) + d log(K T)^(3/2) / sqrt(rho)."""
     t = check_above("horizon", horizon, 1, strict=False)
@@ -444,11 +436,9 @@ def adac_gope_rate(*, horizon: Any, n_arms: int, dim: int, rho: Any, constant: f
     return to_scalar(constant * (np.sqrt(dim * t * log) + dim * log**1.5 / np.sqrt(check_above("rho", rho, 0))))
 
 
-@register_bound(
-    "upper",
+@_rate(
     "004",
     "Table II (from Hanna et al. 2022, (17))",
-    explicit=False,
     holds="a pure-DP algorithm at epsilon = sqrt(2 rho), noise in the beginning, as Table II quotes it",
 )
 def converted_gope_rate(*, horizon: Any, n_arms: int, dim: int, rho: Any, constant: float = 1.0) -> Any:
@@ -458,11 +448,9 @@ def converted_gope_rate(*, horizon: Any, n_arms: int, dim: int, rho: Any, consta
     return to_scalar(constant * (np.sqrt(dim * t * log) + dim**2 * log**2 / np.sqrt(check_above("rho", rho, 0))))
 
 
-@register_bound(
-    "lower",
+@_lower(
     "004",
     "Theorem 9",
-    explicit=True,
     holds="every rho-Interactive zCDP policy, worst over theta in R^d and K arms, Gaussian rewards of variance 1",
 )
 def linear_lower(*, horizon: Any, dim: int, n_arms: Any = math.inf, rho: Any = np.inf, as_printed: bool = False) -> Any:

@@ -25,11 +25,11 @@ from bandanna.protocols.privacy_model import Privacy
 from bandanna.storage.encoding import stored_as
 from bandanna.types import Floats, Ints
 
-# What a device reports of a private reward: the reward itself, a bit, or the reward times a public direction.
+# Statistics of a private reward: the reward itself, a bit, or the reward times a public direction
 
 
 BIT_DOMAIN = Bits()
-_ROUNDING = 1e-12  # relative; what rounding errors of an honest direction may exceed its bound by
+_ROUNDING = 1e-12  # relative excess of an honest direction over its bound
 
 
 @stored_as("Rewards")
@@ -45,7 +45,7 @@ class RewardDomain(Box):
         return self.high - self.low
 
     def outside(self, rewards: Floats) -> NDArray[np.bool_]:
-        """Which rewards have to be clipped."""
+        """Return which rewards have to be clipped."""
         return np.asarray(np.abs(self.project(rewards) - rewards) > 1e-9)
 
     def report(self, played: PlayedRounds) -> Statistic:
@@ -80,8 +80,8 @@ class RewardDomain(Box):
 class DirectionRewardDomain(Domain):
     """Vectors r z, r a reward in a range of width w and z a public direction, |z| <= `bound`.
 
-    Neighbours differ in r, not in z: |r z - r' z| <= w bound in l2, whatever `dim` is, sqrt(dim) times that in l1.
-    Which z belongs to a vector cannot be told from it, so that none is admitted but those that `report` forms.
+    Neighbours differ in r, not in z: |r z - r' z| <= w bound in l2, whatever `dim` is, sqrt(dim) times that in l1. A
+    vector does not show its z, so only vectors that `report` forms are admitted.
     """
 
     rewards: RewardDomain
@@ -89,7 +89,7 @@ class DirectionRewardDomain(Domain):
 
     @property
     def sensitivity(self) -> float:
-        """w bound, and the rounding of directions and products."""
+        """w bound, plus the rounding of directions and products."""
         rounding = 2.0**-51 * math.sqrt(self.dim) * self.rewards.largest_entry
         return self.bound * (self.rewards.width * (1 + _ROUNDING) + rounding)
 
@@ -100,16 +100,16 @@ class DirectionRewardDomain(Domain):
 
     @property
     def lower(self) -> Floats:
-        """Of any reward times any direction."""
+        """Least entries of any product."""
         return -self.upper
 
     @property
     def upper(self) -> Floats:
-        """Of any reward times any direction."""
+        """Largest entries of any product."""
         return np.full(self.dim, self.bound * self.rewards.largest_entry * (1 + _ROUNDING))
 
     def project(self, values: Floats) -> Floats:
-        """There is no projection without the direction."""
+        """Refuse: there is no projection without the direction."""
         raise InvalidStatistic(
             "statistics",
             ValueSummary("plain vectors"),
@@ -117,7 +117,7 @@ class DirectionRewardDomain(Domain):
         )
 
     def report(self, played: PlayedRounds, directions: Floats) -> Statistic:
-        """Rewards (n,), clipped, each times a direction of its own, (n, dim)."""
+        """Return clipped rewards (n,), each times a direction of its own, (n, dim)."""
         if not np.all(np.einsum("...i,...i->...", directions, directions) <= (self.bound * (1 + _ROUNDING)) ** 2):
             raise InvalidStatistic("directions", ValueSummary("longer ones"), f"vectors of norm at most {self.bound:g}")
         rewards = self.rewards.report(played)
@@ -125,7 +125,7 @@ class DirectionRewardDomain(Domain):
 
 
 def make_reward_domain(reward_range: tuple[float, float]) -> RewardDomain:
-    """The declared range of the rewards: they are clipped into it before any statistic is formed."""
+    """Return the domain of a declared reward range, into which rewards are clipped."""
     allowed = "two finite numbers, low < high"
     ends = read_numeric_array("reward_range", reward_range, allowed)
     if ends.shape != (2,) or not ends[0] < ends[1]:
@@ -134,7 +134,7 @@ def make_reward_domain(reward_range: tuple[float, float]) -> RewardDomain:
     return RewardDomain(low=low, high=high)
 
 
-# What policies on K arms without features share: arguments, tallies, and the promise for a reward.
+# Base of the policies without features
 
 
 State = TypeVar("State")
@@ -149,7 +149,7 @@ _EXACT = (("everybody", "the chosen arms, which follow from exact statistics"),)
 
 @dataclass(frozen=True, kw_only=True)
 class FiniteArmedPolicy(Policy[State]):
-    """`n_arms` arms over `horizon` rounds; rewards are clipped into `reward_range`."""
+    """Base of policies on `n_arms` arms over `horizon` rounds; rewards are clipped into `reward_range`."""
 
     _private_siblings = (
         '. Private policies without features: "AdaC-UCB" (central), "SDP-SE" (shuffle), "LDP-UCB" (local)'
@@ -178,34 +178,33 @@ class FiniteArmedPolicy(Policy[State]):
 
     @cached_property
     def domain(self) -> RewardDomain:
-        """The declared range."""
+        """Domain of rewards: the declared range."""
         return make_reward_domain(self.reward_range)
 
     @classmethod
     def _regret_bounds(cls, setting: RunSetting) -> BoundCalls:
-        """What every policy pays."""
         return regret_bounds.find_finite_arm_bounds(setting)
 
     def report(self, query: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
-        """Rewards, clipped into the range."""
+        """Device: report the reward, clipped into the range."""
         return self.domain.report(played)
 
 
 @stored_as("Tallies")
 @dataclass(frozen=True, kw_only=True)
 class ArmSums:
-    """Sums of what was learned of every arm, and how often it was played. R = replicate axes."""
+    """Sums of rewards or bits of every arm, and how often it was played. R = replicate axes."""
 
     sums: Floats  # (*R, K)
     pulls: Floats  # (*R, K)
     rounds: int
 
     def means(self) -> Floats:
-        """Of what was learned, (*R, K); minus infinity of arms that were never played."""
+        """Return the means, (*R, K); minus infinity of arms that were never played."""
         return np.where(self.pulls > 0, self.sums / np.maximum(self.pulls, 1.0), -np.inf)
 
     def plus(self, arms: Ints, values: Floats) -> ArmSums:
-        """One more round: arms and values (*R)."""
+        """Return the sums after one more round: arms and values (*R)."""
         place = np.arange(0, self.sums.size, self.sums.shape[-1]) + arms.reshape(-1)
         sums, pulls = self.sums.copy(), self.pulls.copy()
         sums.reshape(-1)[place] += values.reshape(-1)
@@ -214,13 +213,13 @@ class ArmSums:
 
 
 def make_empty_arm_sums(n_arms: int, replicates: tuple[int, ...]) -> ArmSums:
-    """Nothing played yet."""
+    """Return the sums before the first round."""
     shape = (*replicates, n_arms)
     return ArmSums(sums=np.zeros(shape), pulls=np.zeros(shape), rounds=0)
 
 
 def select_optimistic_arm(state: ArmSums, scale: float) -> NDArray[np.int64]:
-    """argmax of sums/N + sqrt(scale log t / N); while there are arms that were not played, the first of them."""
+    """Return argmax of sums/N + sqrt(scale log t / N); first every arm once."""
     n_arms = state.sums.shape[-1]
     if state.rounds < n_arms:
         return np.full(state.sums.shape[:-1], state.rounds)
@@ -229,7 +228,7 @@ def select_optimistic_arm(state: ArmSums, scale: float) -> NDArray[np.int64]:
 
 
 def reward_guarantee(protocol: Protocol) -> Guarantee:
-    """What a protocol for sums of rewards promises for one of them."""
+    """Return what a protocol for sums of rewards promises for one reward."""
     stated = protocol.guarantee
     observers = (
         _EXACT if stated.trust == "none" else CENTRAL_OBSERVERS if stated.trust == "central" else stated.observers

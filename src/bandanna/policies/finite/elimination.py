@@ -31,7 +31,7 @@ _LARGEST = 100.0  # bits for a larger epsilon are those for this one: a tenth of
 @stored_as("EliminationState")
 @dataclass(frozen=True, kw_only=True)
 class EliminationState:
-    """One run: the epoch, which arms are left, and how many batches were released."""
+    """One run: the epoch, the arms that are left, and how many batches were released."""
 
     epoch: int
     active: NDArray[np.bool_]  # (K,)
@@ -51,9 +51,16 @@ class Elimination(FiniteArmedPolicy[EliminationState]):
     3. The server queries the sum of every active arm and drops the arms whose mean is more than 2 `width(epoch)` below
        the largest (`learn`).
 
-    privacy       `bd.none()`, `bd.central(...)` (delta=0.0: DP-SE) or `bd.shuffle(...)` (SDP-SE)
-    reward_range  rewards are clipped into it; the noise scales with its width
-    failure       b above, 1/T by default
+    Parameters
+    ----------
+    n_arms, horizon
+        Number of arms and of rounds.
+    privacy
+        `bd.none()`, `bd.central(...)` (delta=0.0: DP-SE) or `bd.shuffle(...)` (SDP-SE).
+    reward_range
+        Rewards are clipped into it. The noise scales with its width.
+    failure
+        Probability b with which a confidence bound may fail; 1/T by default.
     """
 
     trusts = ("none", "central", "shuffle")
@@ -62,18 +69,18 @@ class Elimination(FiniteArmedPolicy[EliminationState]):
     failure: float | None = None
 
     def episode(self, state: EliminationState) -> AssignedArms:
-        """All active arms in turn; the last one that is left, to the end."""
+        """1. Return all active arms in turn; the last one that is left, to the end."""
         arms = np.flatnonzero(state.active)
         alone = len(arms) == 1
         plays = np.full(len(arms), self.horizon if alone else self.users(state.epoch))
         return AssignedArms(number=state.epoch - 1, arms=arms, plays=plays, in_turn=True, released=not alone)
 
     def report(self, query: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
-        """Rewards; in the shuffle model, as bits."""
+        """2. Device: report the reward; in the shuffle model, as a bit."""
         return self.domain.bits(played, coins) if self.shuffled else self.domain.report(played)
 
     def learn(self, state: EliminationState, episode: AssignedArms) -> Generator[SumQuery, Estimate, EliminationState]:
-        """One release for every active arm; then drop what is surely not best."""
+        """3. Query the sum of every active arm, and drop the arms that are surely not best."""
         users, totals = int(episode.plays[0]), np.zeros(len(episode.arms))
         protocol = self.protocol(users)
         for step, arm in enumerate(episode.arms.tolist()):
@@ -98,16 +105,15 @@ class Elimination(FiniteArmedPolicy[EliminationState]):
 
     @property
     def shuffled(self) -> bool:
-        """The shuffle model: nobody but a shuffler is trusted."""
+        """Whether the trust model is the shuffle model."""
         return self.privacy.model == "shuffle"
 
     @cached_property
     def _central(self) -> BatchProtocol:
-        """The trusted server's, for batches of any size."""
         return protocol_for(self.privacy, self.domain, self.horizon)
 
     def protocol(self, users: int) -> BatchProtocol:
-        """Of a batch of this size."""
+        """Return the protocol of a batch of this size."""
         return protocol_for(self._shuffle, BIT_DOMAIN, users, quick=True) if self.shuffled else self._central
 
     def _log(self, factor: float, epoch: int) -> float:
@@ -115,7 +121,7 @@ class Elimination(FiniteArmedPolicy[EliminationState]):
         return math.log(factor * self._arms * epoch**2 / failure)
 
     def _noise_quantile(self, epoch: int, std: float) -> float:
-        """Q, in units of the range: the noise of a sum stays below it, except with probability b/(4 K e^2)."""
+        """Return Q, in units of the range: a sum's noise stays below it except with probability b/(4 K e^2)."""
         if not self.shuffled and self._central.laplace:
             scale, step = self._central.laplace
             steps = scale * self._log(4, epoch) + 1  # half a step of noise, half a step of rounding
@@ -123,38 +129,36 @@ class Elimination(FiniteArmedPolicy[EliminationState]):
         return std * math.sqrt(2 * self._log(8, epoch))
 
     def users(self, epoch: int) -> int:
-        """R_e: how often an epoch plays every active arm."""
+        """Return R_e: how often an epoch plays every active arm."""
         gap, noise = 2.0**-epoch, self._noise_quantile(epoch, self._planned_std)
         return max(2, math.ceil(max(32 * self._log(8, epoch) / gap**2, 8 * noise / gap)))
 
     @cached_property
     def _shuffle(self) -> Privacy:
-        """Shuffle model: what the bits are made for."""
         budget = self.privacy.budget
         assert isinstance(budget, ApproxDP)
         return replace(self.privacy, budget=replace(budget, epsilon=min(budget.epsilon, _LARGEST)))
 
     @cached_property
     def _planned_std(self) -> float:
-        """Noise of a sum that lengths are planned for; in the shuffle model, what calibration hardly ever exceeds."""
+        """Noise of a sum for which lengths are planned; in the shuffle model, calibration hardly ever exceeds it."""
         if not self.shuffled:
             return self._std(1)
         assert self._shuffle.budget is not None
         return NEAR * math.sqrt(self.privacy.participations) / self._shuffle.budget.mu()
 
     def _std(self, users: int) -> float:
-        """Noise of a batch's sum, in units of the range."""
         width = 1.0 if self.shuffled else self.domain.width
         return self.protocol(users).std(users) / width
 
     def width(self, epoch: int) -> float:
-        """h + c."""
+        """Return h + c."""
         users = self.users(epoch)
         return math.sqrt(self._log(8, epoch) / (2 * users)) + self._noise_quantile(epoch, self._std(users)) / users
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
-        """Batch sizes that a run can complete: epoch e begins after at least two batches of every epoch before."""
+        """Batch sizes that a run can complete: an epoch begins after two batches or more of every one before."""
         found: list[int] = []
         begun = 0
         while self._arms > 1 and begun + (users := self.users(len(found) + 1)) <= self.horizon:
@@ -164,7 +168,7 @@ class Elimination(FiniteArmedPolicy[EliminationState]):
 
     @cached_property
     def guarantee(self) -> Guarantee:
-        """What is promised for a reward; in the shuffle model, of every number the worst over all batch sizes."""
+        """The guarantee of a reward; in the shuffle model, the worst over all batch sizes."""
         if not self.shuffled:
             return reward_guarantee(self._central)
         sizes = self.sizes or (max(2, self.users(1)),)
@@ -172,18 +176,16 @@ class Elimination(FiniteArmedPolicy[EliminationState]):
 
     @property
     def _bits_per_user(self) -> int:
-        """The longest message."""
         sizes = self.sizes if self.shuffled else ()
         return max((self.protocol(size).bits_per_user for size in sizes), default=1 if self.shuffled else FLOAT_BITS)
 
     def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> EliminationState:
-        """All arms, nothing released."""
+        """Return the first state, with all arms."""
         return EliminationState(epoch=1, active=np.ones(self._arms, dtype=bool))
 
     def best(self, snapshot: EliminationState, contexts: Floats) -> Ints:
-        """The first arm that is left."""
+        """Return the first arm that is left."""
         return np.full(len(contexts), np.argmax(snapshot.active))
 
     def _run_counts(self, state: EliminationState) -> dict[str, Ints]:
-        """Released batches, and arms that may still be the best."""
         return {"batches": np.asarray(state.batches), "arms left": np.asarray(np.count_nonzero(state.active))}

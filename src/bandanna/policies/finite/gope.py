@@ -56,18 +56,27 @@ class GOPEState:
 @stored_as("GOPE")
 @dataclass(frozen=True, kw_only=True)
 class GOPE(Policy[GOPEState]):
-    """Linear bandit with fixed arms in R^`dim`, over `horizon` rounds.
+    """G-optimal design elimination for a linear bandit with fixed arms in R^`dim` (GOPE, AdaC-GOPE).
 
     1. The server plays a G-optimal design pi of the active arms, ceil(c pi(a)) times arm a (`episode`; c is `length`).
     2. Each device reports its reward times the public direction of its arm (`report`).
     3. The server queries the sum of the phase, solves for theta, and drops the arms whose value is more than
        2 `threshold(phase)` below the largest (`learn`).
 
-    privacy       `bd.none()` (GOPE), or `bd.central(...)` with a budget for Gaussian noise
-    noise         "intermediate" (AdaC-GOPE) or "beginning" (AdaC-GOPE-early)
-    reward_range  rewards are clipped into it; the noise scales with its width
-    failure       probability with which a confidence bound may fail
-    reward_std    sub-Gaussian parameter of the rewards, half the range's width by default
+    Parameters
+    ----------
+    dim, horizon
+        Features of an arm, and number of rounds.
+    privacy
+        `bd.none()` (GOPE), or `bd.central(...)` with a budget for Gaussian noise.
+    noise
+        "intermediate" (AdaC-GOPE) or "beginning" (AdaC-GOPE-early).
+    reward_range
+        Rewards are clipped into it. The noise scales with its width.
+    failure
+        Probability with which a confidence bound may fail.
+    reward_std
+        Sub-Gaussian parameter of the rewards; half the range's width by default.
     """
 
     trusts = ("none", "central")
@@ -82,7 +91,7 @@ class GOPE(Policy[GOPEState]):
     reward_std: float | None = None
 
     def episode(self, state: GOPEState) -> AssignedArms:
-        """The design's arms, ceil(c_l pi(a)) times each; where nothing is left to decide, the first arm to the end."""
+        """1. Return the design's arms, ceil(c_l pi(a)) times each; if no choice is left, the first arm to the end."""
         number = state.phase - 1
         if state.geometry is None:
             return AssignedArms(number=number, arms=state.active[:1], plays=np.array([self.horizon]), released=False)
@@ -91,13 +100,13 @@ class GOPE(Policy[GOPEState]):
         return AssignedArms(number=number, arms=state.active[design.support], plays=design.plays(length))
 
     def report(self, query: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
-        """The reward times the direction of its arm."""
+        """2. Device: report the reward times the direction of its arm."""
         domain = query.protocol.domain
         assert isinstance(domain, DirectionRewardDomain)
         return domain.report(played, query.at[played.arms])
 
     def learn(self, state: GOPEState, episode: AssignedArms) -> Generator[SumQuery, Estimate, GOPEState]:
-        """Release the phase; then drop what is surely not best."""
+        """3. Query the sum of the phase, and drop the arms that are surely not best."""
         assert state.geometry is not None
         z = state.geometry.coordinates  # (k, r)
         played = z[state.geometry.design.support]  # (s, r)
@@ -132,7 +141,7 @@ class GOPE(Policy[GOPEState]):
 
     @cached_property
     def domain(self) -> RewardDomain:
-        """The declared range."""
+        """Domain of rewards: the declared range."""
         return make_reward_domain(self.reward_range)
 
     @property
@@ -141,26 +150,26 @@ class GOPE(Policy[GOPEState]):
 
     @cached_property
     def protocol(self) -> BatchProtocol:
-        """For V^{-1/2} sum a r / g_V, (d,), or the sums of at most d(d+1)/2 arms: a reward times a direction."""
+        """Protocol of V^{-1/2} sum a r / g_V, (d,), or of the sums of at most d(d+1)/2 arms."""
         dim = self.dim * (self.dim + 1) // 2 if self._early else self.dim
         return protocol_for(self.privacy, DirectionRewardDomain(dim=dim, rewards=self.domain), self.horizon)
 
     @cached_property
     def guarantee(self) -> Guarantee:
-        """What is promised for a reward."""
+        """The guarantee of a reward."""
         return reward_guarantee(self.protocol)
 
     @property
     def subgaussian(self) -> float:
-        """s_r."""
+        """s_r, the sub-Gaussian parameter."""
         return self.domain.width / 2 if self.reward_std is None else self.reward_std
 
     def threshold(self, phase: int) -> float:
-        """D_l."""
+        """Return D_l."""
         return self.subgaussian * 2.0**-phase
 
     def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> GOPEState:
-        """All arms, (K, d); they are public."""
+        """Return the first state, with all arms (K, d); they are public."""
         rows = read_real_array("arms", np.zeros((0, self.dim)) if arms is None else arms)
         if rows.ndim != 2 or rows.shape[1] != self.dim or not len(rows):
             raise InvalidArgument("arms", ValueSummary.of(rows), f"an array of shape (K, {self.dim}) with K >= 1")
@@ -169,7 +178,7 @@ class GOPE(Policy[GOPEState]):
         return GOPEState(phase=1, arms=rows, active=active, geometry=_geometry(rows, active))
 
     def length(self, state: GOPEState) -> float:
-        """c_l [004, (4)]."""
+        """Return c_l [004, (4)]."""
         geometry = state.geometry
         assert geometry is not None
         rank, g = geometry.design.rank, geometry.design.g
@@ -181,21 +190,19 @@ class GOPE(Policy[GOPEState]):
         return learning + 2 * far * self.protocol.std(1) / self.threshold(state.phase) * math.sqrt(chi)
 
     def best(self, snapshot: GOPEState, contexts: Floats) -> Ints:
-        """The first arm that is left."""
+        """Return the first arm that is left."""
         return np.full(len(contexts), snapshot.active[0])
 
     @classmethod
     def _regret_bounds(cls, setting: RunSetting) -> BoundCalls:
-        """Of [004], appendix H."""
         return regret_bounds.find_gope_bounds(setting)
 
     def _run_counts(self, state: GOPEState) -> dict[str, Ints]:
-        """Released phases, and arms that may still be the best."""
         return {"phases": np.asarray(state.phase - 1), "arms left": np.asarray(len(state.active))}
 
 
 def _geometry(arms: Floats, active: Ints) -> Geometry | None:
-    """None where nothing is left to decide: one arm, or arms that are all equal."""
+    """Return the geometry of the active arms; None if there is no choice: one arm, or equal arms."""
     left = arms[active]
     if np.all(left == left[0]):
         return None

@@ -23,7 +23,73 @@ from bandanna.protocols.privacy_model import Privacy, none
 from bandanna.storage.encoding import stored_as
 from bandanna.types import Floats, Ints
 
-# How likely each of several independent Beta numbers is the largest: by quadrature, when somebody queries.
+
+@register_algorithm("Thompson", paper="004")
+@stored_as("Thompson")
+@dataclass(frozen=True, kw_only=True)
+class Thompson(FiniteArmedPolicy[ArmSums]):
+    """Finite-armed Thompson sampling over `horizon` rounds; rewards are clipped into `reward_range`.
+
+    1. The server publishes the successes and plays of every arm (`publish`: the state itself).
+    2. The device draws theta_a ~ Beta(1 + successes_a, 1 + failures_a) of every arm and plays the largest (`act`).
+    3. The device reports its arm, and a success with the probability of its reward's place in the range (`report`).
+    4. The server adds up successes and plays (`learn`).
+
+    The state's sums are successes. Every device draws from the posterior by its own coins; how likely its arm was has
+    no closed form, and is integrated when somebody queries.
+    """
+
+    execution = Execution(learns_every_round=True, side_by_side=True, player="lockstep")
+
+    privacy: Privacy = none()
+
+    def act(self, snapshot: ArmSums, contexts: Floats, coins: DeviceRandomness) -> Choice:
+        """2. Device: choose the best arm of one draw from the posterior, (*R, n)."""
+        shape = (*contexts.shape[:-2], 2 * self.n_arms)
+        counts = np.concatenate([1 + snapshot.sums, 1 + snapshot.pulls - snapshot.sums], axis=-1)  # (*R, 2K)
+        gammas = draw_gamma(np.broadcast_to(counts[..., None, :], shape), coins)
+        successes, failures = gammas[..., : self.n_arms], gammas[..., self.n_arms :]
+        arms = first_best(successes / (successes + failures))  # Beta(a, b) = G_a / (G_a + G_b)
+        return SampledChoice(actions=arms, chances=lambda: compute_best_arm_probabilities(arms, counts))
+
+    def report(self, query: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
+        """3. Device: report the arm, and whether it succeeded."""
+        bits = self.domain.bits(played, coins)
+        assert played.arms is not None
+        chosen = (np.arange(self.n_arms) == played.arms[..., None]).astype(float)  # (*R, n, K)
+        values = np.concatenate([bits.values * chosen, chosen], axis=-1)
+        return query.protocol.domain.sealed(values, clipped=bits.clipped)
+
+    def learn(self, state: ArmSums, episode: FixedLength) -> Generator[SumQuery, Estimate, ArmSums]:
+        """4. Query successes and plays, and add them."""
+        released = yield self.query
+        sums, pulls = released.total[..., : self.n_arms], released.total[..., self.n_arms :]
+        return ArmSums(sums=state.sums + sums, pulls=state.pulls + pulls, rounds=state.rounds + 1)
+
+    @cached_property
+    def query(self) -> SumQuery:
+        """Query of successes and plays of every arm, in the clear."""
+        return SumQuery(protocol=Clear(domain=Box(dim=2 * self._arms)))
+
+    @cached_property
+    def guarantee(self) -> Guarantee:
+        """No guarantee."""
+        return reward_guarantee(self.query.protocol)
+
+    def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> ArmSums:
+        """Return the state before the first round."""
+        return make_empty_arm_sums(self._arms, replicates)
+
+    def episode(self, state: ArmSums) -> FixedLength:
+        """Return one round."""
+        return FixedLength(number=state.rounds, users=1)
+
+    def best(self, snapshot: ArmSums, contexts: Floats) -> Ints:
+        """Return the arm with the largest mean."""
+        return np.full(len(contexts), np.argmax(snapshot.means()))
+
+
+# Propensities
 
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
@@ -42,7 +108,7 @@ def compute_best_arm_probabilities(actions: Ints, counts: Floats) -> Floats:
 
 
 def compute_best_arm_probability(arm: int, alphas: Floats, betas: Floats) -> float:
-    """P(theta_arm > all other theta_b), theta_b ~ Beta(alpha_b, beta_b) independent, alpha and beta >= 1.
+    """Return P(theta_arm > all other theta_b), theta_b ~ Beta(alpha_b, beta_b) independent, alpha and beta >= 1.
 
         integral of f_a(z) prod_{b != a} F_b(z) dz,   z = log(theta / (1 - theta)),
 
@@ -67,86 +133,11 @@ def compute_best_arm_probability(arm: int, alphas: Floats, betas: Floats) -> flo
 
 
 def _window(a: float, b: float) -> NDArray[np.float64]:
-    """Where all but a tail of a posterior is, as z: from below by theta, from above by 1 - theta, which are small."""
     low, high = special.betaincinv(a, b, _TAIL), special.betaincinv(b, a, _TAIL)
     return np.array([np.log(low) - np.log1p(-low), np.log1p(-high) - np.log(high)])
 
 
 def _beta_cdf(alpha: float, beta: float, log_x: Floats, log_y: Floats) -> Floats:
-    """F at theta = exp(log_x), 1 - theta = exp(log_y): from the smaller of them, where floats are finer."""
+    """Return F at theta = exp(log_x), 1 - theta = exp(log_y), from the smaller of them, where floats are finer."""
     upper = 1 - special.betainc(beta, alpha, np.exp(log_y))
     return np.asarray(np.where(log_x < log_y, special.betainc(alpha, beta, np.exp(log_x)), upper))
-
-
-# Thompson sampling with Beta posteriors: play the arm that is best in a random world that the data allow. Not private.
-#
-#     theta_a ~ Beta(1 + successes_a, 1 + failures_a),   action = argmax_a theta_a
-#
-# A reward y inside its range [low, high] counts as a success with probability (y - low)/(high - low), so the posterior
-# is that of Bernoulli rewards with the same means.
-# References: Thompson 1933; Agrawal and Goyal 2012 (rewards that are not 0 or 1).
-
-
-@register_algorithm("Thompson", paper="004")
-@stored_as("Thompson")
-@dataclass(frozen=True, kw_only=True)
-class Thompson(FiniteArmedPolicy[ArmSums]):
-    """Finite-armed Thompson sampling over `horizon` rounds; rewards are clipped into `reward_range`.
-
-    1. The server publishes the successes and plays of every arm (`publish`: the state itself).
-    2. The device draws theta_a ~ Beta(1 + successes_a, 1 + failures_a) of every arm and plays the largest (`act`).
-    3. The device reports its arm, and a success with the probability of its reward's place in the range (`report`).
-    4. The server adds up successes and plays (`learn`).
-
-    The state's sums are successes. Every device draws from the posterior by its own coins; how likely its arm was has
-    no closed form, and is integrated when somebody queries.
-    """
-
-    execution = Execution(learns_every_round=True, side_by_side=True, player="lockstep")
-
-    privacy: Privacy = none()
-
-    def act(self, snapshot: ArmSums, contexts: Floats, coins: DeviceRandomness) -> Choice:
-        """The best arm of one draw from the posterior for every device, (*R, n)."""
-        shape = (*contexts.shape[:-2], 2 * self.n_arms)
-        counts = np.concatenate([1 + snapshot.sums, 1 + snapshot.pulls - snapshot.sums], axis=-1)  # (*R, 2K)
-        gammas = draw_gamma(np.broadcast_to(counts[..., None, :], shape), coins)
-        successes, failures = gammas[..., : self.n_arms], gammas[..., self.n_arms :]
-        arms = first_best(successes / (successes + failures))  # Beta(a, b) = G_a / (G_a + G_b)
-        return SampledChoice(actions=arms, chances=lambda: compute_best_arm_probabilities(arms, counts))
-
-    def report(self, query: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
-        """Which arm it was, and whether it succeeded."""
-        bits = self.domain.bits(played, coins)
-        assert played.arms is not None
-        chosen = (np.arange(self.n_arms) == played.arms[..., None]).astype(float)  # (*R, n, K)
-        values = np.concatenate([bits.values * chosen, chosen], axis=-1)
-        return query.protocol.domain.sealed(values, clipped=bits.clipped)
-
-    def learn(self, state: ArmSums, episode: FixedLength) -> Generator[SumQuery, Estimate, ArmSums]:
-        """Successes and plays add up."""
-        released = yield self.query
-        sums, pulls = released.total[..., : self.n_arms], released.total[..., self.n_arms :]
-        return ArmSums(sums=state.sums + sums, pulls=state.pulls + pulls, rounds=state.rounds + 1)
-
-    @cached_property
-    def query(self) -> SumQuery:
-        """Successes and plays of every arm, in the clear."""
-        return SumQuery(protocol=Clear(domain=Box(dim=2 * self._arms)))
-
-    @cached_property
-    def guarantee(self) -> Guarantee:
-        """No privacy."""
-        return reward_guarantee(self.query.protocol)
-
-    def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> ArmSums:
-        """Nothing played yet."""
-        return make_empty_arm_sums(self._arms, replicates)
-
-    def episode(self, state: ArmSums) -> FixedLength:
-        """One round."""
-        return FixedLength(number=state.rounds, users=1)
-
-    def best(self, snapshot: ArmSums, contexts: Floats) -> Ints:
-        """The largest mean."""
-        return np.full(len(contexts), np.argmax(snapshot.means()))

@@ -34,21 +34,20 @@ from bandanna.protocols.randomized_response import LocalBits
 from bandanna.storage.encoding import stored_as
 from bandanna.types import Floats, Ints
 
-# UCB1: the mean of all rewards of an arm, plus a bonus for what is not known. Decides in every round; not private.
-#
-#     I_a(t) = mean of arm a's N rewards + w sqrt(b log t / (2 N))
-#
-# Symbols: w width of the range, b `optimism`: 4 is the printed sqrt(2 log t / N) of Auer, Cesa-Bianchi and Fischer
-# 2002.
-
 
 @dataclass(frozen=True, kw_only=True)
 class PerRoundUCB(FiniteArmedPolicy[ArmSums]):
-    """A policy that decides in every round, from one released sum for every arm.
+    """Base of UCB1 and LDP-UCB: one released sum for every arm, learned in every round.
 
-    1. The server plays every arm once, then the arm with the largest index (`episode`).
+    1. The server plays every arm once, then the arm with the largest index (`episode`): the mean of its N rewards plus
+       w sqrt(b log t / (2 N)), w the width of the range.
     2. The device reports its reward, clipped (`report`).
     3. The server queries it and adds it to the sum of its arm (`learn`).
+
+    Parameters
+    ----------
+    optimism
+        b. 4 is the printed sqrt(2 log t / N) of Auer, Cesa-Bianchi and Fischer 2002.
     """
 
     execution = Execution(side_by_side=True)
@@ -56,12 +55,12 @@ class PerRoundUCB(FiniteArmedPolicy[ArmSums]):
     optimism: float = 4.0
 
     def episode(self, state: ArmSums) -> AssignedArms:
-        """One round: every arm once, then the first with the largest index."""
+        """1. Return one round: every arm once, then the first with the largest index."""
         arms = select_optimistic_arm(state, self.scale)[..., None]
         return AssignedArms(number=state.rounds, arms=arms, plays=_ONCE[(None,) * (arms.ndim - 1)])
 
     def learn(self, state: ArmSums, episode: AssignedArms) -> Generator[SumQuery, Estimate, ArmSums]:
-        """The released reward of one round."""
+        """3. Query the reward, and add it to the sum of its arm."""
         released = yield self.query
         return state.plus(episode.arms[..., 0], released.total[..., 0])
 
@@ -72,25 +71,25 @@ class PerRoundUCB(FiniteArmedPolicy[ArmSums]):
 
     @cached_property
     def query(self) -> SumQuery:
-        """One reward."""
+        """Query of one reward."""
         return SumQuery(protocol=protocol_for(self.privacy, self.domain, 1))
 
     @cached_property
     def guarantee(self) -> Guarantee:
-        """What is promised for a reward."""
+        """The guarantee of a reward."""
         return reward_guarantee(self.query.protocol)
 
     @property
     def scale(self) -> float:
-        """Of log t / N in the index: w^2 b / 2."""
+        """Factor of log t / N in the index: w^2 b / 2."""
         return self.domain.width**2 * self.optimism / 2
 
     def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> ArmSums:
-        """Nothing played yet."""
+        """Return the state before the first round."""
         return make_empty_arm_sums(self._arms, replicates)
 
     def best(self, snapshot: ArmSums, contexts: Floats) -> Ints:
-        """The largest mean."""
+        """Return the arm with the largest mean."""
         return np.full(len(contexts), np.argmax(snapshot.means()))
 
 
@@ -101,27 +100,25 @@ _ONCE: Ints = np.ones(1, dtype=np.int64)
 @stored_as("UCB1")
 @dataclass(frozen=True, kw_only=True)
 class UCB1(PerRoundUCB):
-    """Finite-armed UCB over `horizon` rounds; rewards are clipped into `reward_range`. There is no private one."""
+    """UCB1 without privacy, with the steps of `PerRoundUCB`; rewards are clipped into `reward_range`."""
 
     execution = Execution(player="lockstep", side_by_side=True)
 
     privacy: Privacy = none()
 
 
-# LDP-UCB: every device sends one randomized bit about its reward; users trust it alone.
-#
-#     P(bit = 1 | y) = (1 - q) + (2q - 1) (y - low)/w,   q = e^epsilon / (1 + e^epsilon)
-#     I_a(t) = low + w (mean of arm a's N bits - (1 - q)) / (2q - 1) + w / (2q - 1) sqrt(b log t / (2N))
-#
-# Privacy: pure epsilon, local, by `LocalBits`: the reward is rounded to a bit at random, and the bit may lie.
-# Reference: Ren, Zhou, Liu and Shroff 2020 (LDP-UCB with Bernoulli responses).
-
-
 @register_algorithm("LDP-UCB", paper="004", trust="local", guarantee="local DP, pure", budgets=(PURE,))
 @stored_as("LDPUCB")
 @dataclass(frozen=True, kw_only=True)
 class LDPUCB(PerRoundUCB):
-    """Finite-armed UCB on randomized bits, over `horizon` rounds; rewards are clipped into `reward_range`."""
+    """LDP-UCB: UCB on randomized bits (Ren, Zhou, Liu and Shroff 2020), with the steps of `PerRoundUCB`.
+
+    A device rounds its reward y in [low, low + w] to a bit at random, and the bit may lie (`report`):
+
+        P(bit = 1 | y) = (1 - q) + (2q - 1) (y - low)/w,   q = e^epsilon / (1 + e^epsilon).
+
+    The index of an arm is low + w (mean of its bits - (1 - q)) / (2q - 1) + w / (2q - 1) sqrt(b log t / (2N)).
+    """
 
     trusts = ("local",)
     execution = Execution(player="lockstep", side_by_side=True)
@@ -140,52 +137,33 @@ class LDPUCB(PerRoundUCB):
 
     @cached_property
     def query(self) -> SumQuery:
-        """One answer."""
+        """Query of one bit."""
         return SumQuery(protocol=protocol_for(self.privacy, BIT_DOMAIN, 1))
 
     @property
     def protocol(self) -> LocalBits:
-        """What a device answers."""
+        """The protocol of a bit."""
         assert isinstance(self.query.protocol, LocalBits)
         return self.query.protocol
 
     @property
     def scale(self) -> float:
-        """Of log t / N: b / (2 (2q - 1)^2); the argmax of (I - low)/w is that of I."""
+        """Factor of log t / N: b / (2 (2q - 1)^2); the argmax of (I - low)/w is that of I."""
         return self.optimism / (2 * self.protocol.mechanism.truth**2)
 
     @property
     def _bits_per_user(self) -> int:
-        """The answer."""
         return self.protocol.bits_per_user
 
     def report(self, query: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
-        """The reward, rounded to an end of its range at random."""
+        """2. Device: report the reward, rounded to an end of its range at random."""
         return self.domain.bits(played, coins)
-
-
-# UCB with adaptive episodes and forgetting: UCB-episodes, and its private forms AdaC-UCB (Gaussian) and AdaP-UCB.
-#
-# An arm is played in episodes that double its number of pulls; its index knows its last episode only, n rewards in a
-# range of width w, released once at the episode's end with noise of standard deviation s on their sum:
-#
-#     I_a(t) = (sum of the last episode + noise_a) / n + sqrt((w^2/(2n) + 2 s^2/n^2) b log t)         Gaussian [004,
-#     (14)]
-#     I_a(t) = (sum of the last episode + noise_a) / n + w sqrt(b log t/(2n)) + (l/n) b log t          Laplace, scale l
-#
-# Symbols: b `optimism`; rho-zCDP is s^2 = w^2/(2 rho), pure epsilon is l = w/epsilon. With w = 1 as printed. Privacy:
-# each reward is in one episode, and each episode is released once; which one follows from earlier releases only. So a
-# changed reward changes one release, and the promise is that of a single one, against an adversary who sees all of them
-# and chooses later data accordingly ([004], appendix D). References: Azize and Basu 2024 [004], Algorithm 4, appendices
-# C-E; Azize and Basu 2022 (AdaP-UCB). Deviations: n is the real length of the last episode (the printed N/2 is 1/2
-# after the first pull); the noise is drawn once per arm and episode; any range; Gaussian noise is calibrated exactly,
-# not by sqrt(2 log(1.25/delta))/epsilon.
 
 
 @stored_as("UCBEpisodesState")
 @dataclass(frozen=True, kw_only=True)
 class UCBEpisodesState:
-    """What was released: the noisy mean of every arm's last episode, kept until the arm's next one. R = replicates."""
+    """The released noisy mean of every arm's last episode, kept until the arm's next one. R = replicate axes."""
 
     estimates: Floats  # (*R, K)
     lengths: Ints  # (*R, K): of the last episode, 0 before the first
@@ -200,16 +178,34 @@ class UCBEpisodesState:
 @stored_as("UCBEpisodes")
 @dataclass(frozen=True, kw_only=True)
 class UCBEpisodes(FiniteArmedPolicy[UCBEpisodesState]):
-    """Finite-armed UCB in doubling episodes over `horizon` rounds.
+    """UCB in doubling episodes with forgetting: UCB-episodes, AdaC-UCB (Gaussian noise) and AdaP-UCB (Laplace noise).
 
     1. The server plays every arm once, then the arm with the largest `index` as often as it was played before
        (`episode`).
     2. Each device of the episode reports its reward, clipped (`report`).
     3. The server queries the sum of the episode's rewards, which replaces what it knew of the arm (`learn`).
 
-    privacy       `bd.none()`, `bd.central(...)`: rho, (epsilon, delta) or Renyi (AdaC-UCB), or delta=0.0 (AdaP-UCB)
-    reward_range  rewards are clipped into it; the noise scales with its width
-    optimism      b in the index: 1 as in the paper's experiments, above 3 for its theorems; no matter to privacy
+    The index of an arm with n rewards in its last episode, w the width of the range, is that episode's noisy mean plus
+
+        sqrt((w^2/(2n) + 2 s^2/n^2) b log t)           Gaussian noise of std s on the sum [004, (14)],
+        w sqrt(b log t/(2n)) + (l/n) b log t           Laplace noise of scale l.
+
+    Privacy: each reward is in one episode, which is released once, and which one follows from earlier releases. So a
+    changed reward changes one release, also against an adversary who chooses later data ([004], appendix D).
+    References: Azize and Basu 2024 [004], Algorithm 4; Azize and Basu 2022 (AdaP-UCB). Deviations: n is the real length
+    of the last episode (the printed N/2 is 1/2 after the first pull); one draw of noise for each arm and episode; any
+    range; Gaussian noise is calibrated exactly.
+
+    Parameters
+    ----------
+    n_arms, horizon
+        Number of arms and of rounds.
+    privacy
+        `bd.none()`, or `bd.central(...)` with rho, (epsilon, delta) or Renyi (AdaC-UCB), or delta=0.0 (AdaP-UCB).
+    reward_range
+        Rewards are clipped into it. The noise scales with its width.
+    optimism
+        b: 1 as in the paper's experiments, above 3 for its theorems. Privacy does not depend on it.
     """
 
     trusts = ("none", "central")
@@ -218,7 +214,7 @@ class UCBEpisodes(FiniteArmedPolicy[UCBEpisodesState]):
     optimism: float = 1.0
 
     def episode(self, state: UCBEpisodesState) -> AssignedArms:
-        """The arm that is played next, as often as it was played before: (*R, 1), (*R, 1)."""
+        """1. Return the arm that is played next, as often as it was played before: (*R, 1), (*R, 1)."""
         unplayed = state.lengths == 0
         fresh = unplayed.any(axis=-1)
         if fresh.all():
@@ -230,7 +226,7 @@ class UCBEpisodes(FiniteArmedPolicy[UCBEpisodesState]):
         return AssignedArms(number=int(state.episodes.max()), arms=arms[..., None], plays=np.maximum(before, 1))
 
     def learn(self, state: UCBEpisodesState, episode: AssignedArms) -> Generator[SumQuery, Estimate, UCBEpisodesState]:
-        """One release per arm and episode."""
+        """3. Query the sum of the episode, which replaces the arm's mean."""
         released = yield self.query
         played = np.arange(self.n_arms) == episode.arms  # (*R, K)
         return UCBEpisodesState(
@@ -248,28 +244,28 @@ class UCBEpisodes(FiniteArmedPolicy[UCBEpisodesState]):
 
     @cached_property
     def query(self) -> SumQuery:
-        """The sum of an episode's rewards."""
+        """Query of the sum of an episode's rewards."""
         return SumQuery(protocol=protocol_for(self.privacy, self.domain, self.horizon))
 
     @property
     def protocol(self) -> BatchProtocol:
-        """How an episode's sum is released."""
+        """The protocol of an episode's sum."""
         assert isinstance(self.query.protocol, BatchProtocol)
         return self.query.protocol
 
     @cached_property
     def guarantee(self) -> Guarantee:
-        """What is promised for a reward."""
+        """The guarantee of a reward."""
         return reward_guarantee(self.protocol)
 
     def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> UCBEpisodesState:
-        """Nothing played yet."""
+        """Return the state before the first round."""
         shape = (*replicates, self._arms)
         whole, each = np.zeros(shape, dtype=np.int64), np.zeros(replicates, dtype=np.int64)
         return UCBEpisodesState(estimates=np.zeros(shape), lengths=whole, pulls=whole, rounds=each, episodes=each)
 
     def index(self, state: UCBEpisodesState) -> Floats:
-        """Optimistic indices, (*R, K); infinite for arms that were never played."""
+        """Return the indices, (*R, K); infinite for arms that were never played."""
         n = np.maximum(state.lengths, 1).astype(float)
         log_t = self.optimism * np.log(state.rounds + 1.0)[..., None]  # b log t_l
         width = self.domain.width
@@ -281,15 +277,13 @@ class UCBEpisodes(FiniteArmedPolicy[UCBEpisodesState]):
         return np.where(state.lengths == 0, math.inf, state.estimates + bonus)
 
     def best(self, snapshot: UCBEpisodesState, contexts: Floats) -> Ints:
-        """The largest noisy mean of a last episode."""
+        """Return the arm with the largest noisy mean of its last episode."""
         known = np.where(snapshot.lengths > 0, snapshot.estimates, -np.inf)
         return np.full(len(contexts), np.argmax(known))
 
     @classmethod
     def _regret_bounds(cls, setting: RunSetting) -> BoundCalls:
-        """Of [004], appendices C and G."""
         return regret_bounds.find_ucb_episodes_bounds(setting)
 
     def _run_counts(self, state: UCBEpisodesState) -> dict[str, Ints]:
-        """Finished episodes."""
         return {"episodes": state.episodes}

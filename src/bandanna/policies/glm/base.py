@@ -125,7 +125,6 @@ class NonPrivateGLMPolicy(GLMPolicy[State]):
 
     @property
     def _bits_per_user(self) -> int:
-        """Nothing is encoded."""
         return 0
 
     @cached_property
@@ -238,7 +237,6 @@ def _start(arms: Floats, alive: NDArray[np.bool_]) -> tuple[Floats, NDArray[np.i
 
 
 def _leverages(arms: Floats, weights: Floats) -> Floats:
-    """|x|^2_{V^{-1}} of every arm, (n, K)."""
     matrix = np.swapaxes(arms * weights[..., None], 1, 2) @ arms
     trace = np.trace(matrix, axis1=1, axis2=2)[:, None, None]
     inverse = np.linalg.inv(matrix + (_TINY * trace + 1e-200) * np.eye(arms.shape[2]))

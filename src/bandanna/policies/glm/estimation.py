@@ -112,7 +112,6 @@ def maximum_likelihood(
 
 
 def _refuse_what_is_not_finite(**data: Floats | None) -> None:
-    """Name the place: one such number makes a whole estimate meaningless."""
     for name, values in data.items():
         if values is not None and not np.all(finite := np.isfinite(values)):
             place = tuple(int(i) for i in np.argwhere(~finite)[0])
@@ -279,7 +278,6 @@ def make_empty_expansion(replicates: int, dim: int) -> Expansion:
 
 
 def _weights(link: Link, terms: Monomials, z: Floats) -> Floats:
-    """mu^(|m|)(z): (...) -> (..., M)."""
     return np.asarray(link.derivatives(z, _ORDER))[..., terms.degrees]
 
 

@@ -109,8 +109,9 @@ class GLMJDP(RareSwitchingPolicy[GLMJDPState]):
     Privacy: leaves have norm at most 1 in units of (1, L_mu/e) and <A, B> >= 0, so they differ by at most sqrt 2
     whether or not criterion I flips. A user's data are in the gradients of one estimate (moved by 2G), or, if criterion
     I flips, in those of both (G each). Refits follow from released matrices: as printed in paper [003], Algorithm 2,
-    their times reveal raw contexts. The accountant prices the three cases and states the worst (docs/glm.md). Steps,
-    calls, thresholds and widths must be public: kappa and S may not be computed from users' data.
+    their times reveal raw contexts. The accountant prices the three cases and states the worst
+    (docs/appendix/papers.md). Steps, calls, thresholds and widths must be public: kappa and S may not be computed from
+    users' data.
 
     Parameters
     ----------
@@ -118,8 +119,8 @@ class GLMJDP(RareSwitchingPolicy[GLMJDPState]):
         `bd.central(epsilon=..., delta=...)` or `bd.central(rho=...)`. Its `mechanism` is that of the continual
         release: "blt", or "tree" as in the paper.
     preset
-        "tuned": our constants, with Newton steps (docs/glm.md). "greedy": the same without criterion I. "paper":
-        constants by theory and the gradient steps of Lemma U.4.
+        "tuned": our constants, with Newton steps (docs/appendix/papers.md). "greedy": the same without criterion I.
+        "paper": constants by theory and the gradient steps of Lemma U.4.
     constants
         All constants at once, in place of a preset's.
     pricing
@@ -348,7 +349,6 @@ class GLMJDP(RareSwitchingPolicy[GLMJDPState]):
         )
 
     def _definite(self, matrix: Floats, regulariser: float) -> Floats:
-        """Return the matrix, shifted if it is not positive definite."""
         return np.asarray(np.linalg.inv(positive_inverse(matrix, floor=FLOOR * regulariser)[0]), dtype=float)
 
     def decide_block(
@@ -491,7 +491,6 @@ def paper_constants(policy: GLMJDP, mu: float, mechanism: str) -> GLMJDPConstant
 
 
 def _bound_calls(dim: int, horizon: int, regulariser: float, norm: float, weight: float) -> int:
-    """Return M_o or M_tau: how often a noisy matrix can outgrow twice its snapshot [003, 3.8]."""
     low, high = regulariser - norm, regulariser + norm
     return max(1, math.floor(dim * math.log(high / low + horizon * weight / (low * dim)) / math.log(1.5)))
 
@@ -505,7 +504,7 @@ def _radius(policy: GLMJDP, regulariser: float) -> float:
 
 
 def tuned_constants(policy: GLMJDP, mu: float, mechanism: str) -> GLMJDPConstants:
-    """Return our constants, found by trial on instances that are not the paper's (docs/glm.md).
+    """Return our constants, found by trial on instances that are not the paper's (docs/appendix/papers.md).
 
     Criterion I at 1/(lambda_V + 0.3 kappa) fires until V exceeds the regulariser that the noise asks for by 0.3 kappa
     in every direction, whatever lambda_V is.

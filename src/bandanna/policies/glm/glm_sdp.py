@@ -67,10 +67,10 @@ class GLMSDP(BatchedGLMPolicy):
     warmup
         tau_1. None: T^{2/3}, at most T/4.
     preset
-        "tuned": our constants (docs/glm.md), lambda twice the noise's bound, Newton steps with the released matrix,
-        bounds from the law of the noise. "paper": gamma = 30 R S sqrt(d log T) + S sqrt(lambda) + sqrt(2(1 + MS) nu),
-        lambda also of the losses, nu the excess loss after the `steps` that run, for the worst batch. With it nothing
-        is ruled out at a horizon that one can run.
+        "tuned": our constants (docs/appendix/papers.md), lambda twice the noise's bound, Newton steps with the released
+        matrix, bounds from the law of the noise. "paper": gamma = 30 R S sqrt(d log T) + S sqrt(lambda) + sqrt(2(1 +
+        MS) nu), lambda also of the losses, nu the excess loss after the `steps` that run, for the worst batch. With it
+        nothing is ruled out at a horizon that one can run.
     share
         Share of the squared price for the matrix of a batch; its gradients get the rest.
     steps
@@ -190,7 +190,6 @@ class GLMSDP(BatchedGLMPolicy):
         return users * optimiser.excess_bound(count=users, ridge=self._ridge(batch), failure=failure)
 
     def _ridge(self, batch: int) -> float:
-        """Return the ridge of the loss."""
         return self.regulariser(batch) if self.preset == "paper" else 1.0
 
     @classmethod
@@ -245,7 +244,6 @@ class GLMSDPMechanisms:
         return self._composed(self.matrix.local_event, self.optimiser.protocol.local_event)
 
     def _composed(self, matrix: Event, gradient: Event) -> Event:
-        """Compose one matrix and N gradients of a user."""
         if self.joint and isinstance(matrix, BinomialEvent) and isinstance(gradient, BinomialEvent):
             matrix = RecordEvent(event=matrix, part="weighted")
             gradient = RecordEvent(event=gradient, part="vector")

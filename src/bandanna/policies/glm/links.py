@@ -36,7 +36,6 @@ def _logistic_polynomials(order: int) -> tuple[Polynomial, ...]:
 
 @lru_cache(maxsize=16)
 def _logistic_table(order: int) -> Floats:
-    """Coefficients of s, s^2, ...: (order + 1, order + 1)."""
     rows = [np.pad(each.coef[1:], (0, order + 2 - len(each.coef))) for each in _logistic_polynomials(order)]
     return np.array(rows, dtype=float).T  # powers by derivatives
 
@@ -175,7 +174,6 @@ def _supremum(ends: Callable[[Floats, Floats], tuple[Floats, Floats]], most: int
 
 
 def _cumulants(z: Floats, most: int) -> tuple[Floats, Floats]:
-    """Variance and third cumulant of the law at z."""
     counts = np.arange(most + 1.0)
     parts = []
     for piece in np.array_split(z, 1 + z.size * counts.size // _TERMS):
@@ -411,7 +409,6 @@ class TruncatedPoisson(Link):
         return np.arange(self.most + 1.0)
 
     def _chances(self, z: Floats) -> tuple[Floats, Floats]:
-        """P(k | z), (..., R + 1), and b(z)."""
         logs = np.asarray(z)[..., None] * self._counts - special.gammaln(self._counts + 1)
         top = logs.max(axis=-1, keepdims=True)
         weights = np.exp(logs - top)

@@ -137,7 +137,6 @@ class GradientSums(ABC):
         return max(self._excess(u, failure) for u in (first, min(max(first, equal), last), last))
 
     def _noise_terms(self, failure: float | None) -> tuple[float, float]:
-        """q and c of `worst_excess`."""
         d, steps = self.protocol.domain.dim, self.steps
         log = 0.0 if failure is None else math.log(2 / failure)
         size = d + 2 * math.sqrt(d * log / steps) + 2 * log / steps

@@ -393,7 +393,6 @@ class RSGLinUCB(NonPrivateGLMPolicy[RSGLinUCBState], RareSwitchingPolicy[RSGLinU
         return self.centre(state.next_o, state.next_tau, state.switches + state.due)
 
     def _record_explored(self, state: RSGLinUCBState, x: Floats) -> RSGLinUCBState:
-        """Return the state after one explored round."""
         norm = np.einsum("...i,...ij,...j->...", x, state.v_inverse, x)
         v = state.v + (self.explored_weight(norm)[..., None] * x)[..., :, None] * x[..., None, :]
         inverse = np.asarray(np.linalg.inv(v), dtype=float)
@@ -466,7 +465,6 @@ class RSGLinUCB(NonPrivateGLMPolicy[RSGLinUCBState], RareSwitchingPolicy[RSGLinU
         return RoundBlock(actions=actions, groups=groups, taken=taken, state=after, due=due)
 
     def _all_explore(self, state: RSGLinUCBState, contexts: Floats, norms: Floats) -> RoundBlock[RSGLinUCBState]:
-        """Decide one round that all runs explore: (s, K, d), (s, K)."""
         arms, everyone = np.argmax(norms, axis=-1), np.arange(len(norms))
         groups, once = np.full((len(norms), 1), EXPLORED), np.ones(len(norms), dtype=np.int64)
         after = self._record_explored(state, contexts[everyone, arms])

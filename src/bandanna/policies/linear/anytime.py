@@ -30,7 +30,7 @@ from bandanna.types import Floats, Ints
 @stored_as("AnytimeState")
 @dataclass(frozen=True, kw_only=True)
 class AnytimeState:
-    """The phase, counted from 0, what its policy knows, and how many batches and repairs there were before it."""
+    """The phase, counted from 0, the state of its policy, and the batches and repairs before it."""
 
     phase: int
     inner: PhaseState
@@ -41,7 +41,7 @@ class AnytimeState:
 @stored_as("Anytime")
 @dataclass(frozen=True, kw_only=True)
 class Anytime(RunningSumPolicy[AnytimeState]):
-    """A linear policy for an unknown horizon: phase j = 0, 1, ... runs `first` anew with horizon first.horizon 2^j.
+    """Linear policy for an unknown horizon: phase j = 0, 1, ... runs `first` anew with horizon first.horizon 2^j.
 
     Nothing is carried over from phase to phase, and the failure of phase j is first.failure / 2^{j+1}, so that all
     confidence sets hold except with probability first.failure. Regret grows by a constant factor (doubling trick).
@@ -49,12 +49,39 @@ class Anytime(RunningSumPolicy[AnytimeState]):
     Privacy: a user takes part in one batch of one phase, so the whole is as private as each phase. Returning users
     (`participations` > 1) may be in several phases: allowed where prices are Gaussian and add by squares over batches
     of any size, refused for continual streams and shuffled Gaussians, whose prices cover one phase only.
+
+    Parameters
+    ----------
+    first
+        The policy of the first phase, `bd.LinTS(...)` or `bd.LinUCB(...)`.
     """
 
     execution = Execution(player="frozen")
 
     first: BatchedLinearPolicy
     _phases: dict[int, BatchedLinearPolicy] = field(default_factory=dict, repr=False, compare=False)
+
+    def publish(self, state: AnytimeState) -> LinearSnapshot:
+        """Return the snapshot of the phase's policy."""
+        return state.inner.snapshot
+
+    def act(self, snapshot: Any, contexts: Floats, coins: DeviceRandomness) -> Choice:
+        """Do as the policy of every phase."""
+        return self.first.act(snapshot, contexts, coins)
+
+    def report(self, query: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
+        """Do as the policy of every phase."""
+        return self.first.report(query, played, coins)
+
+    def learn(self, state: AnytimeState, episode: FixedLength) -> Generator[SumQuery, Estimate, AnytimeState]:
+        """Query the batch; after the last one of a phase the next begins from nothing."""
+        policy = self.phase(state.phase)
+        inner = policy._update(state.inner, (yield self._query(episode)))
+        if inner.batches < len(policy._channel.sizes):
+            return replace(state, inner=inner)
+        fresh = self.phase(state.phase + 1).init(replicates=np.shape(state.repairs))
+        before = state.repairs + state.inner.repairs  # the last snapshot of a phase is not used
+        return AnytimeState(phase=state.phase + 1, inner=fresh, batches=state.batches + inner.batches, repairs=before)
 
     def __post_init__(self) -> None:
         if not isinstance(self.first, BatchedLinearPolicy):
@@ -75,30 +102,29 @@ class Anytime(RunningSumPolicy[AnytimeState]):
 
     @property
     def dim(self) -> int:  # type: ignore[override]
-        """Features."""
+        """Features of an arm."""
         return self.first.dim
 
     @property
     def horizon(self) -> None:  # type: ignore[override]
-        """Unknown."""
+        """None: unknown."""
         return
 
     @property
     def privacy(self) -> Privacy:  # type: ignore[override]
-        """That of every phase."""
+        """The privacy of every phase."""
         return self.first.privacy
 
     @property
     def _domain(self) -> RegressionReport:
-        """That of every phase."""
         return self.first._domain
 
     @property
     def guarantee(self) -> Guarantee:
         """The budget itself, which every phase keeps.
 
-        What is left against the shuffler is stated only where all phases have the same batches: larger ones need less
-        noise of each user, and batches that grow from phase to phase leave nothing in the end.
+        The guarantee against the shuffler is stated only where all phases have the same batches: larger batches need
+        less noise of each user, so growing ones leave no bound.
         """
         stated, budget = self.first.guarantee, self.privacy.budget
         if self.privacy.model == "concurrent" or not isinstance(self.first.batch, int | FixedBatches):
@@ -112,37 +138,34 @@ class Anytime(RunningSumPolicy[AnytimeState]):
 
     @property
     def _bits_per_user(self) -> int:
-        """That of the first phase."""
         return self.first._bits_per_user
 
     def _iterate_phases(self) -> Iterator[BatchedLinearPolicy]:
-        """Without end."""
         return map(self.phase, count())
 
     def phase(self, number: int) -> BatchedLinearPolicy:
-        """The policy of a phase."""
+        """Return the policy of a phase."""
         if number not in self._phases:
             self._phases[number] = self.first._for_phase(number)
         return self._phases[number]
 
     def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> AnytimeState:
-        """The beginning of phase 0."""
+        """Return the beginning of phase 0."""
         inner = self.phase(0).init(replicates=replicates)
         return AnytimeState(phase=0, inner=inner, batches=0, repairs=np.zeros(replicates, dtype=np.int64))
 
     def episode(self, state: AnytimeState) -> FixedLength:
-        """The next batch of the phase; a phase has complete batches only."""
+        """Return the next batch of the phase; a phase has complete batches only."""
         sizes = self.phase(state.phase)._channel.sizes
         return FixedLength(number=state.batches + state.inner.batches, users=sizes[state.inner.batches])
 
     def next_episode(self, episode: FixedLength) -> FixedLength:
-        """The schedules of all phases are public."""
+        """Return the batch after this one: schedules are public."""
         number = episode.number + 1
         phase, before = self._at(number)
         return FixedLength(number=number, users=self.phase(phase)._channel.sizes[number - before])
 
     def _at(self, number: int) -> tuple[int, int]:
-        """The phase of a batch, and how many batches there were before that phase."""
         before = 0
         for phase in count():
             batches = len(self.phase(phase)._channel.sizes)
@@ -152,7 +175,6 @@ class Anytime(RunningSumPolicy[AnytimeState]):
         return phase, before
 
     def _calibrated_channels(self) -> dict[int, RunningSumProtocol]:
-        """Of all phases so far."""
         return {
             number: channel
             for number, phase in self._phases.items()
@@ -160,76 +182,44 @@ class Anytime(RunningSumPolicy[AnytimeState]):
         }
 
     def _use_channel(self, phase: int, channel: RunningSumProtocol) -> None:
-        """One phase."""
         self.phase(phase)._use_channel(0, channel)
 
-    def publish(self, state: AnytimeState) -> LinearSnapshot:
-        """As the phase's policy."""
-        return state.inner.snapshot
-
     def clip_features(self, contexts: Floats) -> Floats:
-        """As the policy of every phase."""
+        """Do as the policy of every phase."""
         return self.first.clip_features(contexts)
 
     def _theta(self, snapshot: Any) -> Floats | None:
-        """As the policy of every phase."""
         return self.first._theta(snapshot)
 
-    def act(self, snapshot: Any, contexts: Floats, coins: DeviceRandomness) -> Choice:
-        """As the policy of every phase."""
-        return self.first.act(snapshot, contexts, coins)
-
     def best(self, snapshot: Any, contexts: Floats) -> Ints:
-        """As the policy of every phase."""
+        """Do as the policy of every phase."""
         return self.first.best(snapshot, contexts)
 
     def _favoured_arms(self, snapshot: Any, arms: Any) -> tuple[NDArray[np.int64], NDArray[np.bool_] | None]:
-        """As the policy of every phase."""
         return self.first._favoured_arms(snapshot, arms)
 
     def _tabulate_arms(self, features: Floats) -> Any:
-        """As the policy of every phase."""
         return self.first._tabulate_arms(features)
 
     @property
     def _devices_agree(self) -> bool:
-        """As the policy of every phase."""
         return self.first._devices_agree
 
     def _draw_arms(self, snapshot: Any, arms: Any, users: int, coins: DeviceRandomness) -> Ints:
-        """As the policy of every phase."""
         return self.first._draw_arms(snapshot, arms, users, coins)
 
     def _centre_rewards(self, rewards: Floats) -> tuple[Floats, NDArray[np.bool_]]:
-        """As the policy of every phase."""
         return self.first._centre_rewards(rewards)
 
     def _form_statistic(self, features: Floats, rewards: Floats, arms: Ints | None = None) -> Statistic:
-        """As the policy of every phase."""
         return self.first._form_statistic(features, rewards, arms)
 
-    def report(self, query: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
-        """As the policy of every phase."""
-        return self.first.report(query, played, coins)
-
     def _query(self, episode: FixedLength) -> SumQuery:
-        """As the phase's policy; every phase is a stream of its own."""
         number, _ = self._at(episode.number)
         query = self.phase(number)._query(episode)
         streams = [self.phase(before)._channel.continual for before in range(number)]
         alike = sum(stream is not None and stream.event == query.protocol.event for stream in streams)
         return replace(query, stream=number, begun=1 + alike)
 
-    def learn(self, state: AnytimeState, episode: FixedLength) -> Generator[SumQuery, Estimate, AnytimeState]:
-        """Release the batch; after the last one of a phase the next begins from nothing."""
-        policy = self.phase(state.phase)
-        inner = policy._update(state.inner, (yield self._query(episode)))
-        if inner.batches < len(policy._channel.sizes):
-            return replace(state, inner=inner)
-        fresh = self.phase(state.phase + 1).init(replicates=np.shape(state.repairs))
-        before = state.repairs + state.inner.repairs  # the last snapshot of a phase is not used
-        return AnytimeState(phase=state.phase + 1, inner=fresh, batches=state.batches + inner.batches, repairs=before)
-
     def _run_counts(self, state: AnytimeState) -> dict[str, Ints]:
-        """How often a released matrix was shifted, in all phases."""
         return {"repairs": state.repairs + state.inner.repairs}

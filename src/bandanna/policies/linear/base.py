@@ -30,11 +30,12 @@ from bandanna.storage.encoding import stored_as
 from bandanna.types import Bools, Floats, Ints
 from bandanna.validation import checked_keywords
 
-# When a policy learns: public schedules of batch sizes, fixed in advance.
+# Schedules
 
 
 _MOST = 10**5  # growing batches, which are listed one by one
 _AROUND = 3  # steps of a quarter: a factor of 1.95
+_OFTEN = 3  # participations from which on independent batches need less noise than a stream
 
 
 class Schedule(ABC):
@@ -42,13 +43,19 @@ class Schedule(ABC):
 
     @abstractmethod
     def sizes(self, horizon: int) -> RunLengthSizes:
-        """Sizes of the complete batches."""
+        """Return the sizes of the complete batches."""
 
 
 @stored_as("FixedBatches")
 @dataclass(frozen=True, kw_only=True)
 class FixedBatches(Schedule):
-    """Batches of `size` users."""
+    """Batches of equal size, given as the number of users.
+
+    Parameters
+    ----------
+    size
+        Users in a batch.
+    """
 
     size: int
 
@@ -56,7 +63,7 @@ class FixedBatches(Schedule):
         object.__setattr__(self, "size", validation.integer("batch", self.size))
 
     def sizes(self, horizon: int) -> RunLengthSizes:
-        """floor(horizon / size) equal batches."""
+        """Return floor(horizon / size) equal batches."""
         times = horizon // self.size
         if times > validation.LARGEST_EXACT_INTEGER:
             allowed = f"so large that there are at most {validation.LARGEST_EXACT_INTEGER:,} batches"
@@ -67,9 +74,9 @@ class FixedBatches(Schedule):
 @stored_as("GeometricBatches")
 @dataclass(frozen=True, kw_only=True)
 class GeometricBatches(Schedule):
-    """Batches that grow: ceil(first ratio^i). The noise of log T releases adds up, not of T/B.
+    """Growing batches of ceil(first ratio^i) users: the noise of log T releases adds up, not of T/B.
 
-    Right for stochastic contexts that are fresh in every round; with fixed arms, fixed batches are better.
+    Use them for contexts that are fresh in every round. With fixed arms, fixed batches are better.
     """
 
     first: int
@@ -82,7 +89,7 @@ class GeometricBatches(Schedule):
             raise InvalidArgument("ratio", self.ratio, "a number >= 1")
 
     def sizes(self, horizon: int) -> RunLengthSizes:
-        """Growing batches, the last one stretched to the horizon if what is left would be smaller than it."""
+        """Return growing batches; the last one takes the rest of the horizon if that is smaller than the next."""
         sizes: list[int] = []
         left, step = horizon, 0
         while left > 0:
@@ -101,16 +108,28 @@ class GeometricBatches(Schedule):
 
 
 def geometric(*, first: int, ratio: float) -> GeometricBatches:
-    """Batches of first, first ratio, first ratio^2, ... users."""
+    """Return a schedule of batches of first, first ratio, first ratio^2, ... users.
+
+    Parameters
+    ----------
+    first
+        Users in the first batch.
+    ratio
+        Growth of the batches, at least 1.
+
+    Returns
+    -------
+    GeometricBatches
+        A value for the argument `batch` of linear policies.
+    """
     return GeometricBatches(first=first, ratio=ratio)
 
 
 def find_best_batch_size(bound: Callable[[int], Any], *, least: int, most: int, known: int | None = None) -> int:
-    """The batch size with the least `bound`: of doublings from `least` to `most`, of steps of a quarter around the best
-    of them, and of a `known` size.
+    """Return the batch size with the least `bound`: of doublings, of steps of a quarter around the best, and `known`.
 
     Bounds have several valleys, and the noise of a tree falls in leaps of a factor 2 of the size: so every doubling is
-    looked at. No size is asked for twice.
+    tried.
     """
     of = lru_cache(maxsize=None)(bound)
     doublings = {min(most, least << step) for step in range(math.ceil(math.log2(most / least)) + 1)}
@@ -120,7 +139,7 @@ def find_best_batch_size(bound: Callable[[int], Any], *, least: int, most: int, 
 
 
 def compute_concurrent_batch_size(horizon: int, shufflers: int | str) -> int:
-    """Users in a lowest batch of k concurrent shufflers, for a bandit: B = T^{(2k+1)/(4k+1)}, or T^{1/2} for "best".
+    """Return the users in a lowest batch of k concurrent shufflers: B = T^{(2k+1)/(4k+1)}, or T^{1/2} for "best".
 
     A bandit plays about d B rounds with an old estimate, and noise of std sigma' in its sums costs sqrt(T sigma'), with
     sigma' ~ (T/B)^{1/(2k)} for k levels above batches of B: B + T^{1/2 + 1/(4k)} B^{-1/(4k)} is least at this B. It is
@@ -143,7 +162,7 @@ class InformedBatches(Schedule):
     most: int | None = None
 
     def sizes(self, horizon: int) -> RunLengthSizes:
-        """Those that somebody learns from; one at least."""
+        """Return the sizes of the batches, at least one."""
         sizes: list[int] = []
         left, size = horizon, self.first
         while left >= 1.5 * size or not sizes:
@@ -158,14 +177,14 @@ class InformedBatches(Schedule):
 def plan_informed_batches(
     privacy: Privacy, *, domain: Domain, dim: int, horizon: int, blocks: int = 1
 ) -> InformedBatches:
-    """`batch="auto"`: a first batch in which d features can be told from the noise, then batches 1.5 times as large.
+    """Plan `batch="auto"`: a first batch in which d features stand out of the noise, then batches 1.5 times as large.
 
         first = min(T/8, max(2 d, 3 (d - 1)^{3/2} r)),     r = sqrt(1.5) std
 
     with std that of one batch's noise: a fresh batch must outweigh its matrix of noise, whose norm is about r sqrt d,
-    in each of d directions. In the shuffle model, where every batch pays anew, batches double if there are many; where
-    users return, they pay in all of them, and few batches are better: then they double or grow threefold. Local noise
-    does not depend on the batches. With `blocks`, at least 7 d users for each. Public numbers only.
+    in each of d directions. Few batches are better in the shuffle model, where every batch has noise of its own, and
+    for returning users, who pay in all of them: then batches double or triple. Local noise does not depend on the
+    batches. With `blocks`, at least 7 d users for each. All numbers are public.
     """
     least, returning = 2 * dim * blocks, privacy.participations if privacy.model != "local" else 1
     ratio = 1.5 if returning == 1 else 2.0 if returning < 5 else 3.0
@@ -181,13 +200,7 @@ def plan_informed_batches(
     return InformedBatches(first=first, ratio=max(ratio, 2.0) if doubling else ratio)
 
 
-# Linear policies: a public schedule of batches, a protocol for each batch size, one query a batch.
-#
-# `LinearPolicy` is the base for authors: its state is the released sums. `BatchedLinearPolicy` is the base of LinTS and
-# LinUCB: its state holds the snapshot too, and the simulator has shortcuts for it.
-
-
-_OFTEN = 3  # participations from which on independent batches need less noise than a stream
+# Policies: `LinearPolicy` is the base for authors, `BatchedLinearPolicy` that of LinTS and LinUCB.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,12 +215,12 @@ class ScheduledLinearPolicy(Policy[State]):
 
     @property
     def guarantee(self) -> Guarantee:
-        """What is promised, to whom, against whom."""
+        """The guarantee of all releases."""
         return self._channel.guarantee
 
     @cached_property
     def batch_sizes(self) -> RunLengthSizes:
-        """The sizes of the complete batches: public, fixed before the first round."""
+        """Sizes of the complete batches: public, fixed before the first round."""
         sizes = self._schedule.sizes(self._planned_rounds)
         if not len(sizes):
             raise InvalidArgument(
@@ -231,7 +244,7 @@ class ScheduledLinearPolicy(Policy[State]):
         return FixedLength(number=number, users=left, released=False) if left and number == len(sizes) else None
 
     def report(self, query: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
-        """Device: report the features of the arm that was given, and the reward."""
+        """Device: report the features of the arm that was played, and the reward."""
         assert played.features is not None
         arms = played.arms
         if arms is not None and played.answered is not None:
@@ -239,26 +252,21 @@ class ScheduledLinearPolicy(Policy[State]):
         return self._form_statistic(played.features, played.rewards, arms)
 
     def _form_statistic(self, features: Floats, rewards: Floats, arms: Ints | None = None) -> Statistic:
-        """Form reports (*R, n, dim); those whose features or reward had to be clipped are counted."""
         return self._report_statistic.statistic(self._domain, features, rewards, arms, NoRandomness())
 
     def _query(self, episode: FixedLength) -> SumQuery:
-        """Query the sum of a batch; of a stream, that of everybody so far."""
         return SumQuery(protocol=self._channel.protocols[episode.users])
 
     @cached_property
     def _channel(self) -> RunningSumProtocol:
-        """The calibrated protocols for the schedule."""
         return running_sum_protocol_for(self._batch_privacy, domain=self._domain, sizes=self.batch_sizes)
 
     @cached_property
     def _domain(self) -> RegressionReport:
-        """Reports of x y and x x^T, y in [0, 1]."""
         return LinearReport(features=self.dim, isometric=self.privacy.isometric)
 
     @cached_property
     def _report_statistic(self) -> RegressionStatistic:
-        """How devices form a report."""
         return RegressionStatistic()
 
     @property
@@ -275,7 +283,6 @@ class ScheduledLinearPolicy(Policy[State]):
 
     @cached_property
     def _schedule(self) -> Schedule:
-        """The batches that `batch` says."""
         return self._plan_batches(dim=self.dim)
 
     def _plan_batches(self, *, dim: int, blocks: int = 1) -> Schedule:
@@ -293,7 +300,6 @@ class ScheduledLinearPolicy(Policy[State]):
         return plan_informed_batches(self.privacy, domain=self._domain, dim=dim, horizon=horizon, blocks=blocks)
 
     def _fixed_batches(self, size: Any) -> FixedBatches:
-        """Return batches of so many users."""
         least = 2 if self.privacy.model in ("shuffle", "concurrent") else 1
         if validation.integer("batch", size, least=least) > self._planned_rounds:
             raise InvalidArgument("batch", size, f"at most {self.horizon}, the horizon")
@@ -301,16 +307,13 @@ class ScheduledLinearPolicy(Policy[State]):
 
     @property
     def _planned_rounds(self) -> int:
-        """How many rounds are planned for."""
         return self.horizon
 
     @property
     def _bits_per_user(self) -> int:
-        """The longest message."""
         return self._channel.bits_per_user
 
     def _check_arguments(self, *, endless: bool = False) -> None:
-        """Check the arguments that all of them have; `endless`: a horizon may be None."""
         validation.set_validated(self, validation.integer, "dim", most=1_000)
         if not endless or self.horizon is not None:  # phases of an anytime policy double
             validation.set_validated(self, validation.integer, "horizon", most=10**20)
@@ -322,9 +325,16 @@ class ScheduledLinearPolicy(Policy[State]):
 class LinearSums:
     """Released sums over `users` devices in `batches` batches, noise included. R = replicate axes.
 
-    vector     sum of x y
-    gram       sum of x x^T; symmetric, and positive definite only where it outweighs the noise
-    noise_std  standard deviation of the noise in an entry of `vector` and in the diagonal of `gram`
+    Attributes
+    ----------
+    vector
+        Sum of x y.
+    gram
+        Sum of x x^T. It is symmetric, and positive definite only where it outweighs the noise.
+    users, batches
+        Devices and batches so far.
+    noise_std
+        Standard deviation of the noise in an entry of `vector` and in the diagonal of `gram`.
     """
 
     vector: Floats  # (*R, d)
@@ -347,13 +357,13 @@ class LinearSums:
 
 @dataclass(frozen=True, kw_only=True)
 class LinearPolicy(ScheduledLinearPolicy[LinearSums]):
-    """Base of a linear policy of one's own: an author writes `publish(sums)` and `act(snapshot, contexts, rng)`.
+    """Base for your own linear policy: write `publish(sums)` and `act(snapshot, contexts, rng)`.
 
     1. The server publishes what devices need, computed from the released sums (`publish`).
     2. Each of the batch's devices chooses an arm (`act`) and reports (x y, x x^T) of it, clipped.
     3. The server queries the sum of the batch's reports and adds it to the others (`learn`).
 
-    Whatever an author computes from sums is post-processing: the guarantee is that of the releases.
+    Everything computed from sums is post-processing: the guarantee is that of the releases.
 
     Parameters
     ----------
@@ -406,9 +416,19 @@ class LinearPolicy(ScheduledLinearPolicy[LinearSums]):
 
 
 def argmax(scores: Floats, rng: DeviceRandomness) -> Choice:
-    """Choose the arm with the largest score, (..., K) -> (...).
+    """Choose the arm with the largest score.
 
-    Arms are tied whose scores are equal in single precision; `rng` decides between them, all being equally likely.
+    Parameters
+    ----------
+    scores
+        Scores of the arms, (..., K). Scores that are equal in single precision are tied.
+    rng
+        Decides between tied arms, all being equally likely.
+
+    Returns
+    -------
+    Choice
+        The arms, (...), and their probabilities.
     """
     return pick_tied_arms(*find_best_arms(np.asarray(scores)), rng)
 
@@ -420,11 +440,17 @@ class LinearSnapshot:
 @stored_as("LinearState")
 @dataclass(frozen=True, kw_only=True)
 class LinearState:
-    """The released sum of the reports of so many batches, and what follows from it. R = replicate axes."""
+    """The released sum of the reports of all batches so far, and the snapshot. R = replicate axes.
+
+    Attributes
+    ----------
+    repairs
+        How often a released matrix had to be made positive definite.
+    """
 
     total: Floats  # (*R, dim)
     batches: int
-    repairs: Ints  # (*R): how often a released matrix had to be made positive
+    repairs: Ints  # (*R)
     snapshot: LinearSnapshot
 
 
@@ -456,15 +482,12 @@ class BatchedLinearPolicy(ScheduledLinearPolicy[LinearState], RunningSumPolicy[L
         """How devices choose from a snapshot."""
 
     def _run_counts(self, state: LinearState) -> dict[str, Ints]:
-        """How often a released matrix was repaired."""
         return {"repairs": state.repairs}
 
     def _centre_rewards(self, rewards: Floats) -> tuple[Floats, Bools]:
-        """Return rewards as they are reported, and which had to be clipped to [0, 1]."""
         return self._report_statistic.centred(rewards)
 
     def _iterate_phases(self) -> Iterator[Self]:
-        """Itself alone."""
         yield self
 
     def _for_phase(self, doublings: int) -> Self:
@@ -472,23 +495,28 @@ class BatchedLinearPolicy(ScheduledLinearPolicy[LinearState], RunningSumPolicy[L
         return replace(self, horizon=self.horizon << doublings)
 
     def _calibrated_channels(self) -> dict[int, RunningSumProtocol]:
-        """Its own, if it was needed."""
         return {0: self._channel} if "_channel" in vars(self) else {}
 
     def _use_channel(self, phase: int, channel: RunningSumProtocol) -> None:
-        """Store it where the cached property looks first."""
         vars(self).setdefault("_channel", channel)
 
 
-# What a policy begins with: released sums of the reports of earlier people.
+# Warm starts
 
 
 @stored_as("Start")
 @dataclass(frozen=True, kw_only=True)
 class WarmStart:
-    """The sum of `users` reports, released before, with noise of this variance in each coordinate: public numbers.
+    """A sum of earlier users' reports that was already released. All numbers are public.
 
-    epsilon, delta, trust  what was promised to those people, who are others than the policy's own
+    Attributes
+    ----------
+    total, users
+        The released sum, and over how many users.
+    variance
+        Variance of the noise in each coordinate.
+    epsilon, delta, trust
+        The guarantee of those users, who must be others than the policy's own.
     """
 
     total: tuple[float, ...] = field(repr=False)
@@ -505,7 +533,7 @@ class WarmStart:
         object.__setattr__(self, "total", tuple(validation.finite("total", each) for each in total))
 
     def check(self, dim: int) -> None:
-        """Refuse sums of other reports than the policy's, and such as no sum of people has."""
+        """Refuse sums of other reports than the policy's, and impossible sums."""
         if len(self.total) != dim:
             raise InvalidArgument(
                 "start.total", ValueSummary(f"{len(self.total)} numbers"), f"{dim} numbers, as many as a report has"
@@ -514,17 +542,17 @@ class WarmStart:
             raise InvalidArgument("start", ValueSummary("numbers of extreme size"), "a sum of reports")
 
     def plus(self, total: Floats) -> Floats:
-        """With the sums (*R, dim) of the policy's own users."""
+        """Return the total with the sums (*R, dim) of the policy's own users."""
         return np.asarray(total + np.array(self.total))
 
 
-# Exploration by a public rule: whole episodes at random, or some users of every episode.
+# Exploration
 
 
 @stored_as("Uniform")
 @dataclass(frozen=True, kw_only=True)
 class UniformExploration:
-    """Arms uniformly at random: for everybody in episodes that begin before the `first` users, then with a chance."""
+    """Uniform exploration by a public rule: whole episodes before `first` users, later a share `then` of the users."""
 
     first: int = 0
     then: float = 0.0
@@ -534,16 +562,29 @@ class UniformExploration:
         validation.set_validated(self, validation.unit_interval, "then")
 
     def share(self, users: int) -> float:
-        """Of those who explore in an episode that so many users are before."""
+        """Return the share of users who explore in an episode that begins after so many users."""
         return 1.0 if users < self.first else self.then
 
     def rounds(self, horizon: int, longest: int) -> float:
-        """How many rounds of a horizon explore, on average and at most: episodes have up to `longest` users."""
+        """Bound the mean number of exploring rounds of a horizon, if episodes have up to `longest` users."""
         alone = min(horizon, self.first + longest - 1) if self.first else 0
         return alone + self.then * (horizon - alone)
 
 
 @checked_keywords("bd.policies.uniform")
 def uniform(*, first: int = 0, then: float = 0.0) -> UniformExploration:
-    """Arms at random in episodes that begin before the `first` users, later with probability `then` for each user."""
+    """Return a rule of uniform exploration, for the argument `explore` of linear policies.
+
+    Parameters
+    ----------
+    first
+        Every user of an episode that begins before so many users explores.
+    then
+        Probability with which each later user explores.
+
+    Returns
+    -------
+    UniformExploration
+        The rule, which is public.
+    """
     return UniformExploration(first=first, then=then)

@@ -238,7 +238,6 @@ def noise_bounds(
 
 
 def _repeat_values(values: Floats, lengths: NDArray[np.int64]) -> Floats:
-    """Each value as often as said; a single one without memory for its repetitions."""
     if len(values) == 1:
         return np.broadcast_to(values[0], (int(lengths[0]),))
     return np.repeat(values, lengths)
@@ -340,11 +339,9 @@ class Ellipsoid:
 
     @property
     def _shift(self) -> float:
-        """k^2 S^2: that of N theta along theta, in units of sigma^2."""
         return (self.matrix_std * self.parameter_bound) ** 2
 
     def _of(self, std: Floats, matrix: Floats, users: Floats) -> tuple[Floats, Floats, Floats]:
-        """omega + s^2 Sigma, beta^2 and c after so many users, elementwise."""
         d, s2 = self.dim, self.reward_std**2
         least, level, quantile = self._levels
         noise, omega = self._noise(std), self._omega(std)
@@ -361,7 +358,6 @@ class Ellipsoid:
         )
 
     def _after(self, batches: int) -> tuple[float, float, float]:
-        """As `_of`, after so many batches: in plain numbers, since it is called in every round."""
         d, s2, bound2, users = self.dim, self.reward_std**2, self.parameter_bound**2, self.sizes.before(batches)
         least, level, quantile = self._levels
         std, matrix = (float(self.stds[batches - 1]), float(self.matrix[batches - 1])) if batches else (0.0, 0.0)

@@ -43,33 +43,30 @@ from bandanna.privacy.guarantee import Guarantee
 from bandanna.storage.encoding import stored_as
 from bandanna.types import Floats, Ints
 
-# LinTS in every trust model: a device draws a parameter from a posterior that knows the noise, and plays the best arm.
-#
-#     theta ~ N(theta_hat, alpha^2 P^{-1}) on the device,   action = argmax_x <x, theta>
-#
-# with theta_hat and P of `posterior`. One frozen batch so covers many arms, in proportion to how likely each is the
-# best: what a single optimistic index cannot do while nothing is learned, and why batches may grow.
-#
-# Privacy: snapshots are computed from releases; a device's draw uses the snapshot, its own coins and its own features.
-# Whoever sees snapshots, other people's actions and their probabilities sees post-processing of releases and of data
-# that are not the user's: the guarantee is that of the releases.
-#
-# References: Thompson 1933; Agrawal and Goyal 2013. Deviations: the posterior of noisy sums, intercept reports,
-# batches.
-
-
 _ENDLESS = 10**9
-_LARGEST = 10**5  # users of a batch without a horizon: whoever gathers them must hold them
+_LARGEST = 10**5  # users of a batch without a horizon: the runner holds their reports
 
 
 @stored_as("Posterior")
 @dataclass(frozen=True, kw_only=True)
 class Posterior(LinearSnapshot):
-    """What a device draws from: theta + root z, z standard normal. R = replicate axes, arms with own models."""
+    """The distribution from which a device draws: theta + root z, z standard normal.
+
+    R are replicate axes, then arms with models of their own.
+
+    Attributes
+    ----------
+    theta
+        Mean of the posterior.
+    root
+        A root of the covariance: root root^T = alpha^2 P^{-1}.
+    explore
+        Share of devices that take any arm.
+    """
 
     theta: Floats  # (*R, d)
-    root: Floats  # (*R, d, d): root root^T = alpha^2 P^{-1}
-    explore: float = 0.0  # the share of devices that take any arm
+    root: Floats  # (*R, d, d)
+    explore: float = 0.0
 
 
 _named = partial(register_algorithm, paper="-", protects="contexts and rewards")
@@ -91,27 +88,42 @@ class LinTS(BatchedLinearPolicy):
     3. Each device reports (x y, x x^T) of that arm, clipped, by the protocol of the privacy model (`report`).
     4. The server queries the sum of the batch and computes the posterior anew (`learn`).
 
-    horizon    None: for ever, where batches are paid for by themselves (no privacy, local, shuffle); it learns from
-               the first 10^9 users, in batches of at most 10^5
-    n_arms, features  instead of `dim`: every arm has a parameter of its own, of so many features of the user and a
-               constant, which is added; all rows of a context are the user's features. (`PerArmReport`)
-               n_arms may be left out: `bd.Agent(policy, arms=...)` and `bd.simulate` find the number
-    privacy    `bd.none()`, `bd.central(...)`, `bd.local(...)`, `bd.shuffle(...)`, `bd.concurrent(...)`
-    intercept  whether the last feature is a constant (any number > 0): then reports need about half the noise
-               (`InterceptReport`), features count as (z, 1) with |z| <= 1, and theta is in those units
-    batch      users per batch, a schedule such as `bd.policies.geometric(first=100, ratio=1.5)`, or "auto": batches
-               that grow, the first as large as the noise queries for, while enough users are left to learn
-               (`InformedBatches`)
-    alpha      how far devices draw from the mean: more explores more and has thinner tails (docs/concepts/lints.md has
-               measurements); privacy does not depend on it
-    prior      typical size of the parameter (without the constant); None: 1/2 with an intercept, where rewards
-               are centred, else 1
-    reward_std of one reward about its mean, at most
-    explore    `bd.policies.uniform(first=n, then=p)`: beside the draws, any arm in the first episodes, later with a
-               chance
-    start      released sums of earlier people to begin with: `log.start(policy, privacy=...)` makes them from a log
+    One batch covers many arms, in proportion to how likely each is the best, so batches may grow. Privacy: the draw
+    uses the snapshot, the device's coins and its own features, so snapshots and other users' actions are
+    post-processing of releases. Rewards are clipped to [0, 1] before a statistic is formed. References: Thompson 1933;
+    Agrawal and Goyal 2013. Deviations: the posterior of noisy sums, intercept reports, batches.
 
-    Rewards are clipped to [0, 1] before a statistic is formed.
+    Parameters
+    ----------
+    dim
+        Features of an arm.
+    horizon
+        Number of users. None (unlimited) is allowed without privacy and in the local and shuffle models; the policy
+        learns from the first 10^9 users, in batches of at most 10^5.
+    n_arms, features
+        Instead of `dim`: number of arms, and of features per user. Every arm has a parameter of its own; a constant is
+        added for you. All rows of a context are the user's features (`PerArmReport`). `n_arms` may be left out:
+        `bd.Agent(policy, arms=...)` and `bd.simulate` find the number.
+    privacy
+        `bd.none()`, `bd.central(...)`, `bd.local(...)`, `bd.shuffle(...)` or `bd.concurrent(...)`.
+    intercept
+        Whether the last feature is a constant (any number > 0). Reports then need about half the noise
+        (`InterceptReport`), features count as (z, 1) with |z| <= 1, and theta is in those units.
+    batch
+        Users per batch, a schedule such as `bd.policies.geometric(first=100, ratio=1.5)`, or "auto": growing batches,
+        the first as large as the noise asks for, while enough users are left to learn (`InformedBatches`).
+    alpha
+        Standard deviations of the draw: more explores more and has thinner tails (docs/concepts/lints.md has
+        measurements). Privacy does not depend on it.
+    prior
+        Typical size of the parameter without the constant. None: 1/2 with an intercept, where rewards are centred,
+        else 1.
+    reward_std
+        Largest standard deviation of a reward about its mean.
+    explore
+        `bd.policies.uniform(first=n, then=p)`: uniform exploration besides the draws.
+    start
+        Released sums of earlier users to begin with: `log.start(policy, privacy=...)` makes them from a log.
     """
 
     execution = Execution(player="frozen")
@@ -150,7 +162,7 @@ class LinTS(BatchedLinearPolicy):
         return self._update(state, released)
 
     def _estimate(self, total: Floats, batches: int) -> tuple[Posterior, NDArray[np.int64]]:
-        """The posterior of the released sums (*R, dim) of so many batches, and whose matrices were cut (*R)."""
+        """Return the posterior of the released sums (*R, dim) of so many batches, and whose matrices were cut (*R)."""
         noise, (vector, matrix) = self._noise[batches], self._domain.variances
         users = self._channel.sizes.before(batches)
         size = (0.5 if self._centre else 1.0) if self.prior is None else self.prior
@@ -201,7 +213,6 @@ class LinTS(BatchedLinearPolicy):
         return self.features is not None and self.n_arms is None
 
     def _check_own(self) -> None:
-        """Arms with models of their own."""
         if self.features is None or self.dim not in (None, 0, self.features):
             given = {"n_arms": self.n_arms, "features": self.features, "dim": self.dim}
             allowed, hint = "given as n_arms and features, without dim", "A constant is added for you"
@@ -213,7 +224,7 @@ class LinTS(BatchedLinearPolicy):
 
     @cached_property
     def _domain(self) -> RegressionReport:
-        """Reports of x y and x x^T, of (z, 1) and centred rewards, or of those of one arm."""
+        """Domain of the reports: of x, of (z, 1) with centred rewards, or of one arm's features."""
         if self.features is not None:
             return PerArmReport(features=self.dim, n_arms=require_arm_count(self.n_arms))
         if self.intercept:
@@ -222,22 +233,18 @@ class LinTS(BatchedLinearPolicy):
 
     @property
     def _centre(self) -> float:
-        """What a reward is told from: 1/2 where there is a constant."""
         return 0.5 if self.intercept or self.features is not None else 0.0
 
     @cached_property
     def _report_statistic(self) -> RegressionStatistic:
-        """Rewards minus 1/2 where there is a constant."""
         return RegressionStatistic(centre=self._centre)
 
     @cached_property
     def _selector(self) -> ThompsonSelector:
-        """How devices draw and choose."""
         return ThompsonSelector(domain=self._domain)
 
     @cached_property
     def _schedule(self) -> Schedule:
-        """The batches that `batch` says; without a horizon they grow to 10^5 users, which somebody must hold."""
         dim, blocks = (self.dim, 1) if self.features is None else (self.dim + 1, require_arm_count(self.n_arms))
         batches = self._plan_batches(dim=dim, blocks=blocks)
         if self.horizon is None and batches is not self.batch and isinstance(batches, InformedBatches):
@@ -246,12 +253,11 @@ class LinTS(BatchedLinearPolicy):
 
     @property
     def _planned_rounds(self) -> int:
-        """The horizon, or as many rounds as anybody plans for."""
         return _ENDLESS if self.horizon is None else self.horizon
 
     @property
     def guarantee(self) -> Guarantee:
-        """Without a horizon the budget itself, which every batch keeps; the shuffler may learn all in the end."""
+        """The guarantee of the releases; without a horizon the budget itself, which every batch keeps."""
         budget = self.privacy.budget
         computed = self.horizon is not None or self.privacy.participations > 1 or not self.privacy.noisy
         if computed or not isinstance(budget, ApproxDP):
@@ -260,22 +266,20 @@ class LinTS(BatchedLinearPolicy):
         return replace(first, epsilon=budget.epsilon, delta=budget.delta, rho=math.inf, shuffler=None)
 
     def _episode(self, number: int) -> FixedLength | None:
-        """Without a horizon, what comes after the last batch has no end."""
         episode = super()._episode(number)
         endless = episode is None and self.horizon is None and number == len(self.batch_sizes)
         return FixedLength(number=number, users=_ENDLESS, released=False) if endless else episode
 
     @cached_property
     def _noise(self) -> Floats:
-        """Variances of the coordinates of the running sum after 0, 1, ..., M batches."""
         return np.append(0.0, self._channel.prefix_std() ** 2)
 
     def clip_features(self, contexts: Floats) -> Floats:
-        """Features as they are reported."""
+        """Device: clip features as they are reported."""
         return self._selector.clip_features(contexts)
 
     def probabilities(self, snapshot: Posterior, contexts: Floats, actions: Ints) -> tuple[Floats, Floats]:
-        """With which probability devices choose these arms, and its standard error: see `chances`."""
+        """Return the probability with which devices choose these arms, and its standard error."""
         return self._chances(snapshot, self._selector.rows(contexts), actions)
 
     def _chances(
@@ -297,7 +301,7 @@ class LinTS(BatchedLinearPolicy):
     def _chances_of_one(
         self, mean: Floats, root: Floats, contexts: Floats, actions: Ints, *, taken: bool
     ) -> tuple[Floats, Floats]:
-        """Probabilities of these actions and their standard errors, of one run: (n, K, d), (n,) -> (n,)."""
+        """Return the probabilities of these actions of one run, and their standard errors: (n, K, d), (n,) -> (n,)."""
         draws = self._selector.draws
         if not isinstance(draws, PerArmDraw):
             return shared_draw_probabilities(mean, root, contexts, actions, taken=taken)
@@ -305,26 +309,22 @@ class LinTS(BatchedLinearPolicy):
         return found, np.zeros(found.shape)
 
     def best(self, snapshot: Posterior, contexts: Floats) -> Ints:
-        """The largest expected reward."""
+        """Return the arm with the largest expected reward."""
         return first_best(self._selector.draws.expected(snapshot.theta, self._selector.rows(contexts)))
 
     @property
     def _devices_agree(self) -> bool:
-        """Every device draws."""
         return False
 
     def _tabulate_arms(self, features: Floats) -> Floats:
-        """Arms that stay, as `act` sees them: (*R, K, d)."""
         return self._selector.rows(features[..., None, :, :])[..., 0, :, :]
 
     def _draw_arms(self, snapshot: Posterior, arms: Floats, users: int, coins: DeviceRandomness) -> Ints:
-        """The arms of so many devices, of tabulated ones: (*R, users)."""
         scores = self._selector.draws.draw_table_scores(snapshot.theta, snapshot.root, arms, users, coins)
         actions = pick_tied_arms(*find_best_arms(scores), coins).actions
         return explore_actions(actions, snapshot.explore, arms.shape[-2], coins) if snapshot.explore else actions
 
     def _theta(self, snapshot: Posterior) -> Floats:
-        """The posterior's mean, in units of (z, 1) with an intercept."""
         if not self._centre:
             return snapshot.theta
         back = np.zeros(snapshot.theta.shape[-1])
@@ -332,22 +332,10 @@ class LinTS(BatchedLinearPolicy):
         return np.asarray(snapshot.theta + back)
 
     def _result_facts(self) -> dict[str, Any]:
-        """What a result should remember."""
         return {"batch": max(self._channel.sizes.counts()), "participations": self.privacy.participations}
 
 
-# What noisy sums say about a parameter: a Gaussian posterior that knows how much noise is in the sums.
-#
-# Released are v = sum x y + h and G = sum x x^T + N, with known variances of h and N. So
-#
-#     v = G theta + (h - N theta + e),     e = sum x (y - <x, theta>) with covariance s^2 sum x x^T,
-#
-# and with R = Omega + s^2 G_+, Omega_ii = var(h_i) + sum_j var(N_ij) tau_j, where tau_j = E theta_j^2 of the prior,
-#
-#     P = G_+ R^{-1} G_+ + T^{-1},   theta_hat = P^{-1} G_+ R^{-1} v,   T = diag(tau)
-#
-# is the posterior's precision and mean; G_+ is G with negative eigenvalues cut to 0. Nothing but released and public
-# numbers enters: whatever is made of a posterior costs no privacy.
+# Posterior
 
 
 def compute_posterior(
@@ -358,9 +346,16 @@ def compute_posterior(
     second_moments: Floats,
     reward_std: float,
 ) -> tuple[Floats, Floats, NDArray[np.bool_]]:
-    """Mean (*R, d), a root of the covariance (*R, d, d), and whose eigenvalues were cut (*R).
+    """Return mean (*R, d), root of the covariance (*R, d, d), and whose eigenvalues were cut (*R), given noisy sums.
 
-    noise: variances of the entries of `vector` (d,) and `matrix` (d, d). A root L has L L^T = P^{-1}.
+    Released are v = sum x y + h and G = sum x x^T + N with known variances of h and N (`noise`), so that
+    v = G theta + (h - N theta + e) with e = sum x (y - <x, theta>) of covariance s^2 sum x x^T. With tau_j the prior's
+    E theta_j^2, T = diag(tau), R = Omega + s^2 G_+ and Omega_ii = var(h_i) + sum_j var(N_ij) tau_j,
+
+        P = G_+ R^{-1} G_+ + T^{-1},   theta_hat = P^{-1} G_+ R^{-1} v
+
+    are the posterior's precision and mean; G_+ is G with negative eigenvalues cut to 0. Only released and public
+    numbers enter.
     """
     positive, cut = _cut_negative_eigenvalues(matrix)
     omega = noise[0] + noise[1] @ second_moments  # (d,)
@@ -378,7 +373,6 @@ def compute_posterior(
 
 
 def _cut_negative_eigenvalues(matrix: Floats) -> tuple[Floats, NDArray[np.bool_]]:
-    """Without its negative eigenvalues, and whether there were any."""
     values, vectors = np.linalg.eigh(matrix)
     kept = np.maximum(values, 0.0)
     return (vectors * kept[..., None, :]) @ np.swapaxes(vectors, -1, -2), np.any(values < 0, axis=-1)
@@ -388,19 +382,17 @@ def _outer(scale: Floats) -> Floats:
     return np.asarray(scale[:, None] * scale)
 
 
-# With which probability the arm of a device's draw is the best one: the propensity that is logged with a decision.
+# Propensities: the probability with which a device's draw makes an arm the best one.
 #
-# Draws are Gaussian. With one parameter for all arms, theta = mean + L z, arm k wins where all <x_k - x_j, theta> >=
-# 0:
+# Draws are Gaussian. With one parameter for all arms, theta = mean + L z, arm k wins where all <x_k - x_j, theta> >= 0:
 #
 # * two arms: Phi(<x_1 - x_2, mean> / |L^T (x_1 - x_2)|), exactly;
 # * more: z = r u with a direction u and a signed radius r, |r| ~ chi_d. Along u arm k wins on an interval of r, whose
 #   probability is exact; it is averaged over DIRECTIONS fixed directions, with the standard error of that average.
 #
-# Of an arm that was taken the probability is not 0. Where none of the directions meets the region in which it wins,
-# MORE times as many are averaged; if all of them miss it, half of one counts as having met it, with as large an error.
-#
-# With a parameter of its own for each arm the scores are independent: one integral over that of arm k.
+# The probability of an arm that was taken is not 0. Where none of the directions meets the region in which it wins,
+# MORE times as many are averaged; if all of them miss it, half of one counts as a hit, with as large an error. With a
+# parameter of its own for each arm the scores are independent: one integral over that of arm k.
 
 
 DIRECTIONS = 2048
@@ -414,9 +406,9 @@ _LEVEL = 1e-150  # what is nearer to 0 counts as 0: its reciprocal's square woul
 def shared_draw_probabilities(
     mean: Floats, root: Floats, contexts: Floats, actions: Ints, *, taken: bool = False
 ) -> tuple[Floats, Floats]:
-    """(d,), (d, d), (n, K, d), (n,) -> probabilities and their standard errors, (n,).
+    """Return probabilities and their standard errors: (d,), (d, d), (n, K, d), (n,) -> (n,).
 
-    taken: these arms were drawn, so that no probability is 0
+    `taken` says that these arms were drawn, so that no probability is 0.
     """
     best = np.take_along_axis(contexts, actions[:, None, None], axis=1)
     apart = best - contexts  # (n, K, d)
@@ -440,7 +432,6 @@ def shared_draw_probabilities(
 def _average_over_directions(
     mean: Floats, root: Floats, spread: Floats, apart: Floats, *, taken: bool
 ) -> tuple[float, float]:
-    """Of one decision, (K, d): the average over directions and its standard error."""
     chances = _best_arm_probability(apart, mean, spread)
     if taken and not chances.any():
         more = [
@@ -453,7 +444,7 @@ def _average_over_directions(
 
 
 def _best_arm_probability(apart: Floats, mean: Floats, spread: Floats) -> Floats:
-    """P(<a_j, mean> + r <a_j, s> >= 0 for all j) of the a_j of `apart` (K, d) and s of `spread` (d, directions).
+    """Return P(<a_j, mean> + r <a_j, s> >= 0 for all j) of the a_j of `apart` (K, d) and s of `spread` (d, directions).
 
     With levels l_j = <a_j, mean> and t = 1/r this is t >= w_j where l_j > 0 and t <= w_j where l_j < 0, for r > 0, with
     w_j = <-a_j / l_j, s>; for r < 0 it is the same of -s. So one product, of which the largest and least are taken.
@@ -478,7 +469,7 @@ def _best_arm_probability(apart: Floats, mean: Floats, spread: Floats) -> Floats
 
 
 def _norm_cdf(radius: Floats, dim: int) -> Floats:
-    """P(|z| <= radius)."""
+    """Return P(|z| <= radius)."""
     return np.asarray(special.gammainc(dim / 2, radius**2 / 2))
 
 
@@ -489,7 +480,7 @@ def _divide_safely(above: Floats, below: Floats) -> Floats:
 
 @lru_cache(maxsize=32)
 def sample_fixed_directions(dim: int) -> Floats:
-    """A fixed sample of uniform directions, (DIRECTIONS, d); public."""
+    """Return a fixed public sample of uniform directions, (DIRECTIONS, d)."""
     return _draw_directions(dim, 0)
 
 
@@ -501,7 +492,7 @@ def _draw_directions(dim: int, block: int) -> Floats:
 
 
 def per_arm_draw_probabilities(mean: Floats, spread: Floats, actions: Ints) -> Floats:
-    """Independent scores N(mean, spread^2) of arms, (n, K): the chance that the chosen one is the largest, (n,)."""
+    """Return the chance that the chosen one of independent scores N(mean, spread^2), (n, K), is the largest, (n,)."""
     if len(actions) > 1:  # decisions that are alike are computed once
         alike = np.concatenate([mean, spread, actions[:, None]], axis=1)
         _, first, again = np.unique(alike, axis=0, return_index=True, return_inverse=True)
@@ -517,19 +508,18 @@ def per_arm_draw_probabilities(mean: Floats, spread: Floats, actions: Ints) -> F
 
 
 def _count_nodes(spread: Floats, actions: Ints) -> Ints:
-    """How many nodes an integral needs, (n,): each by itself.
+    """Return how many nodes each integral needs, (n,).
 
     In the complex plane the integrand grows as exp(s y^2 / 2), s = 1 + sum_j (spread_k / spread_j)^2, so that the
     trapezoidal rule of step h errs by about exp(-2 pi^2 / (s h^2)): below 1e-17 for h <= 0.7 / sqrt s.
     """
     own = np.take_along_axis(spread, actions[:, None], axis=1)
     widths = np.sqrt(np.sum(_divide_safely(own, spread) ** 2, axis=1))  # sqrt s: the arm itself adds the 1
-    wanted = np.where(widths > 0, widths, np.inf) * (18 / 0.7) + 1  # NaN, where nothing varies: the most
-    return np.take([*_FEWER, _NODES], np.searchsorted(_FEWER, wanted))
+    needed = np.where(widths > 0, widths, np.inf) * (18 / 0.7) + 1  # NaN, where nothing varies: the most
+    return np.take([*_FEWER, _NODES], np.searchsorted(_FEWER, needed))
 
 
 def _integrate(mean: Floats, spread: Floats, actions: Ints, count: int) -> Floats:
-    """By the trapezoidal rule on so many nodes, which is as exact as a smooth integrand is."""
     nodes = np.linspace(-9.0, 9.0, count)
     weights = np.exp(-(nodes**2) / 2)
     weights /= weights.sum()

@@ -52,12 +52,20 @@ from bandanna.types import Floats, Ints
 @stored_as("LinUCBSnapshot")
 @dataclass(frozen=True, kw_only=True)
 class OptimisticSnapshot(LinearSnapshot):
-    """All that a device needs to act: public, because it is computed from releases only. R = replicate axes."""
+    """All that a device needs to act: public, because it is computed from releases only. R = replicate axes.
+
+    Attributes
+    ----------
+    theta, inverse, radius
+        The estimate, P^{-1}, and beta.
+    explore
+        Share of users who take any arm.
+    """
 
     theta: Floats  # (*R, d)
-    inverse: Floats  # (*R, d, d): P_m^{-1}
+    inverse: Floats  # (*R, d, d)
     radius: float
-    explore: float = 0.0  # the share of users who take any arm
+    explore: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,35 +104,44 @@ class LinUCB(BatchedLinearPolicy):
     3. Each device reports (x y, x x^T) of that arm, clipped, by the protocol of the privacy model (`report`).
     4. The server queries the sum of the batch and computes the set anew (`learn`).
 
-    privacy          `bd.none()`, `bd.central(...)`, `bd.local(...)`, `bd.shuffle(...)`, `bd.concurrent(...)`
-    batch            users per batch, or a schedule such as `bd.policies.geometric(first=100, ratio=1.3)`, or "paper":
-                     T^{3/5} (shuffle; T^{2/3} for returning users), T^{3/4} (local), T^{1/2} (central), or "best":
-                     the size with the least `regret_bound`, of sizes whose bounds all exceed T the one that the lemma
-                     prefers; None: every round, or "paper" in the shuffle model.
-                     For concurrent shufflers a batch is the lowest of their tree: "paper" is the counter's, None the
-                     one that suits bandits (`compute_concurrent_batch_size`)
-    failure          probability with which the confidence set may fail
-    width            multiplier of the radius: 1 is what the theorem needs, smaller explores less and is what
-                     practitioners run (0.2: up to four times less regret, docs/simulation.md);
-                     privacy does not depend on it
-    ridge            least regulariser
-    parameter_bound  bound on |theta|
-    growing          "lemma": let the regulariser grow with the noise released so far; "exact" always does
-    confidence       "exact": all theta that the released sums and the law of their noise allow (`ellipsoid`); "lemma":
-                     Lemma A.2 of [000] with quantiles of that noise; "paper" or `bd.policies.PaperConfidence(...)`: as
-                     printed, Lemma A.4 of [000], for concurrent shufflers Theorem C.3 of [002], which fails in 1 of n
-                     runs
-    ties             "random": between arms whose index is the largest, in single precision, the device's coins decide,
-                     all being equally likely; "first": the first of them. Arms without features of their own are tied
-                     until something is known, and a batch that is spent on the first says nothing about the others
-    explore          `bd.policies.uniform(first=1_000, then=0.01)`: arms at random in episodes that begin before the
-                     first 1,000 users, and for 1 % of the later ones; what a device logs is the probability of
-                     both together
-    reward_centre    rewards are reported less this number, from 0 to 1: at 0.5 with a quarter less noise. Right only
-                     where the features have a constant in their span, which then stands for the centre too; theta is
-                     that of the centred rewards, and parameter_bound its bound
-
     Features are clipped to the unit ball and rewards to [0, 1] before a statistic is formed.
+
+    Parameters
+    ----------
+    dim
+        Features of an arm.
+    horizon
+        Number of users.
+    privacy
+        `bd.none()`, `bd.central(...)`, `bd.local(...)`, `bd.shuffle(...)` or `bd.concurrent(...)`.
+    batch
+        Users per batch, or a schedule such as `bd.policies.geometric(first=100, ratio=1.3)`. "paper": T^{3/5}
+        (shuffle; T^{2/3} for returning users), T^{3/4} (local), T^{1/2} (central). "best": the size with the least
+        `regret_bound`. None: every round, or "paper" in the shuffle model. For concurrent shufflers a batch is the
+        lowest of their tree: "paper" is the counter's, None suits bandits (`compute_concurrent_batch_size`).
+    failure
+        Probability with which the confidence set may fail.
+    width
+        Factor of the radius. 1 is what the theorem needs; smaller explores less (0.2: up to four times less regret,
+        docs/simulation.md). Privacy does not depend on it.
+    ridge
+        Least regulariser.
+    parameter_bound
+        Bound on |theta|.
+    growing
+        For confidence="lemma": let the regulariser grow with the noise released so far. "exact" always does.
+    confidence
+        "exact": all theta that the released sums and the law of their noise allow (`Ellipsoid`). "lemma": Lemma A.2 of
+        [000] with quantiles of that noise. "paper" or `bd.policies.PaperConfidence(...)`: as printed, Lemma A.4 of
+        [000]; for concurrent shufflers Theorem C.3 of [002], which fails in 1 of n runs.
+    ties
+        "random": the device's coins decide between arms whose indices are equal in single precision. "first": the first
+        of them. Arms without features of their own are tied until something is known.
+    explore
+        `bd.policies.uniform(first=1_000, then=0.01)`: uniform exploration. A device logs the probability of both.
+    reward_centre
+        Number in [0, 1] that rewards are reported less: 0.5 needs a quarter less noise. Right only where the features
+        have a constant in their span. theta and parameter_bound are then those of the centred rewards.
     """
 
     execution = Execution(player="frozen")
@@ -153,7 +170,7 @@ class LinUCB(BatchedLinearPolicy):
         return self._update(state, released)
 
     def _estimate(self, total: Floats, batches: int) -> tuple[OptimisticSnapshot, NDArray[np.int64]]:
-        """What the released sums (*R, dim) of so many batches allow, and which matrices were shifted (*R)."""
+        """Return the snapshot of the sums (*R, dim) of so many batches, and which matrices were shifted (*R)."""
         users = self._channel.sizes.before(batches)
         vector, gram = self._domain.sums(total, users)
         theta, inverse, radius, repaired = self.radii.estimate(vector, gram, batches)
@@ -179,33 +196,27 @@ class LinUCB(BatchedLinearPolicy):
 
     @cached_property
     def _domain(self) -> LinearReport:
-        """Reports of x y and x x^T, y less its centre."""
         bound = max(self.reward_centre, 1 - self.reward_centre)
         return LinearReport(features=self.dim, reward_bound=bound, isometric=self.privacy.isometric)
 
     @cached_property
     def _report_statistic(self) -> RegressionStatistic:
-        """Rewards less their centre."""
         return RegressionStatistic(centre=self.reward_centre)
 
     @cached_property
     def _selector(self) -> OptimisticSelector:
-        """How devices choose."""
         return OptimisticSelector(domain=self._domain, ties=self.ties)
 
     @property
     def _devices_agree(self) -> bool:
-        """Unless some explore."""
         return self.explore is None
 
     @property
     def _batch_privacy(self) -> Privacy:
-        """As it was given: the papers' algorithms are calibrated for all participations."""
         return self.privacy
 
     @cached_property
     def _schedule(self) -> Schedule:
-        """When the policy learns."""
         model, batch = self.privacy.model, self.batch
         least = 2 if model in ("shuffle", "concurrent") else 1
         if batch is None and model == "concurrent" and self.privacy.degrees == "best":
@@ -227,9 +238,9 @@ class LinUCB(BatchedLinearPolicy):
         raise InvalidArgument("batch", batch, 'a whole number, a schedule, "paper" or "best"')
 
     def _best_size(self, least: int) -> int:
-        """The size with the least `regret_bound`, which is never larger than that of "paper".
+        """Return the size with the least `regret_bound`, which is never larger than that of "paper".
 
-        Of sizes whose bounds all exceed T, and so say nothing, the one with the least bound of confidence="lemma".
+        If all bounds exceed T, the size with the least bound of confidence="lemma".
         """
         paper = replace(self, batch="paper")
         assert isinstance(paper._schedule, FixedBatches)
@@ -285,24 +296,21 @@ class LinUCB(BatchedLinearPolicy):
         return explored + self.radii.bound(horizon=self.horizon, batch=largest, dim=self.dim, width=self.width)
 
     def _for_phase(self, doublings: int) -> LinUCB:
-        """A longer horizon, and less failure: over all phases no more than one has."""
         return replace(self, horizon=self.horizon << doublings, failure=self.failure / 2 ** (doublings + 1))
 
     def _optimism_tables(self, first: int, count: int) -> OptimismTables | None:
-        """The same as tables, for a kernel."""
         if not (self._devices_agree and self._domain.isometric):  # kernels unpack isometric reports
             return None
         ahead = self.radii.ahead(first, count)
         return replace(ahead, radii=self.width * ahead.radii, by_coins=self.ties == "random")
 
     def best(self, snapshot: OptimisticSnapshot, contexts: Floats) -> Ints:
-        """The largest <x, theta>."""
+        """Return the arm with the largest <x, theta>."""
         return self.act(replace(snapshot, radius=0.0, explore=0.0), contexts, NoRandomness()).actions
 
     def _favoured_arms(
         self, snapshot: OptimisticSnapshot, arms: ArmTable
     ) -> tuple[NDArray[np.int64], NDArray[np.bool_] | None]:
-        """Of one tabulated set of arms, those between which coins choose: as `find_best_arms`, (*R) and (*R, K)."""
         matrix = snapshot.radius**2 * snapshot.inverse  # (*R, d, d)
         if arms.squares is None:
             spread = _quadratic(matrix, arms.linear)
@@ -313,7 +321,6 @@ class LinUCB(BatchedLinearPolicy):
         return self._selector.favoured(spread[..., 0, :])
 
     def _draw_arms(self, snapshot: OptimisticSnapshot, arms: ArmTable, users: int, coins: DeviceRandomness) -> Ints:
-        """The favoured arms of so many devices, or any: (*R, users)."""
         first, tied = self._favoured_arms(snapshot, arms)
         n_arms, shape = arms.linear.shape[-1], (*first.shape, users)
         each = None if tied is None else np.broadcast_to(tied[..., None, :], (*shape, n_arms))
@@ -321,7 +328,6 @@ class LinUCB(BatchedLinearPolicy):
         return explore_actions(actions, snapshot.explore, n_arms, coins)
 
     def _tabulate_arms(self, features: Floats) -> ArmTable:
-        """Arms that stay, clipped as in `act`: (*R, K, d)."""
         linear = np.ascontiguousarray(np.swapaxes(clip_norm(features, 1.0), -1, -2))
         rows, columns = upper_triangle(self.dim)
         if 8 * len(rows) * linear.shape[-1] > PRODUCTS:
@@ -333,18 +339,15 @@ class LinUCB(BatchedLinearPolicy):
 
     @classmethod
     def _regret_bounds(cls, setting: RunSetting) -> BoundCalls:
-        """Lemma A.2 [000] for its own set of theta, or rates, and what every policy pays."""
         return contextual_bounds.find_linucb_bounds(setting)
 
     def _prepare(self) -> None:
-        """The radii too."""
         _ = self.guarantee, self.radii
 
     def _result_facts(self) -> dict[str, Any]:
-        """The numbers of its regret bound."""
         return {
             "batch": max(self._channel.sizes.counts()),
-            **({} if self.explore else self.radii.facts(self.width)),  # whoever explores is outside of it
+            **({} if self.explore else self.radii.facts(self.width)),  # exploration is outside of it
             "participations": self.privacy.participations,
             "protocol": self.privacy.protocol,
             "shufflers": getattr(self._channel.stream, "shufflers", None),
@@ -352,7 +355,7 @@ class LinUCB(BatchedLinearPolicy):
 
 
 def _quadratic(matrix: Floats, arms: Floats) -> Floats:
-    """x^T A x of arms in columns, one replicate after the other: (*R, d, d), (*R, d, K) -> (*R, 1, K)."""
+    """Return x^T A x of arms in columns, one replicate after the other: (*R, d, d), (*R, d, K) -> (*R, 1, K)."""
     *shape, d, n_arms = arms.shape
     found, product = np.empty((*shape, 1, n_arms)), np.empty((d, n_arms))
     each = zip(matrix.reshape(-1, d, d), arms.reshape(-1, d, n_arms), found.reshape(-1, n_arms), strict=True)
@@ -363,5 +366,5 @@ def _quadratic(matrix: Floats, arms: Floats) -> Floats:
 
 
 def score_contexts(snapshot: OptimisticSnapshot, contexts: Floats) -> Floats:
-    """<x, theta> + radius |x|_{V^{-1}} for every arm: (*R, rounds, K, d) -> (*R, rounds, K)."""
+    """Return <x, theta> + radius |x|_{V^{-1}} of every arm: (*R, rounds, K, d) -> (*R, rounds, K)."""
     return action_selection.compute_optimistic_scores(snapshot.theta, snapshot.inverse, snapshot.radius, contexts)

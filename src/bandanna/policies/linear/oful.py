@@ -90,7 +90,6 @@ class RareSwitchingLinearPolicy(Policy[State]):
         return self.act(replace(snapshot, radius=0.0), contexts, NoRandomness()).actions
 
     def _count_clipped(self, features: Floats, rewards: Floats, bound: float) -> Any:
-        """Return how many users' features, (n, d), or rewards, (n,), had to be clipped."""
         long = np.einsum("ij,ij->i", features, features) > bound**2 * (1 + 1e-9)
         return np.asarray(np.count_nonzero(long | self.domain.outside(rewards)))
 
@@ -98,7 +97,7 @@ class RareSwitchingLinearPolicy(Policy[State]):
 @stored_as("OFULState")
 @dataclass(frozen=True, kw_only=True)
 class OFULState:
-    """One run, all of it public: `gram` V of all rounds so far, `vector` of all releases."""
+    """One run, all of it public: `gram` V of all rounds so far, `vector` the sum of all releases."""
 
     gram: Floats  # (d, d)
     vector: Floats  # (d,)
@@ -113,7 +112,7 @@ class OFULState:
 @stored_as("OFUL")
 @dataclass(frozen=True, kw_only=True)
 class OFUL(RareSwitchingLinearPolicy[OFULState], PublicStoppingPolicy[OFULState]):
-    """Linear contextual bandit in R^`dim` over `horizon` rounds that changes its mind only when V has grown.
+    """Optimistic linear bandit with public contexts that switches to a new estimate only when V has grown.
 
     1. The server publishes the estimate, V^{-1} and the radius as of the last switch (`publish`).
     2. Each device plays the first arm with the largest index <x, theta> + radius |x|_{V^{-1}} (`act`).
@@ -122,12 +121,28 @@ class OFUL(RareSwitchingLinearPolicy[OFULState], PublicStoppingPolicy[OFULState]
     4. Each device reports x r, both clipped (`report`).
     5. The server queries the sum of the episode and switches (`learn`).
 
-    privacy          `bd.none()` (RS-OFUL), or `bd.central(...)` for the rewards (AdaC-OFUL); contexts are public
-    reward_range     rewards are clipped into it; the noise scales with its width
-    feature_bound    features are clipped to this norm
-    growth           C: switch when the determinant has grown by 1 + C
-    width            multiplier of the radius, 1 is the theorem; no matter to privacy
-    confidence       "exact", or "paper" with `eigenvalue`, its lambda_0
+    Parameters
+    ----------
+    dim, horizon
+        Features of an arm, and number of rounds.
+    privacy
+        `bd.none()` (RS-OFUL), or `bd.central(...)` for the rewards (AdaC-OFUL).
+    reward_range
+        Rewards are clipped into it. The noise scales with its width.
+    feature_bound, parameter_bound
+        Features are clipped to the first norm; the second bounds |theta|.
+    reward_std
+        Sub-Gaussian constant of the rewards. None: half the width of the range.
+    ridge
+        V begins at ridge I.
+    growth
+        C: switch when the determinant has grown by 1 + C.
+    failure
+        Probability with which the confidence set may fail.
+    width
+        Factor of the radius; 1 is the theorem. Privacy does not depend on it.
+    confidence, eigenvalue
+        "exact", or "paper" with its lambda_0.
     """
 
     trusts = ("none", "central")
@@ -149,18 +164,17 @@ class OFUL(RareSwitchingLinearPolicy[OFULState], PublicStoppingPolicy[OFULState]
     eigenvalue: float | None = None
 
     def publish(self, state: OFULState) -> OptimisticSnapshot:
-        """As of the last switch."""
+        """1. Publish the snapshot as of the last switch."""
         return state.snapshot
 
     def act(self, snapshot: OptimisticSnapshot, contexts: Floats, coins: DeviceRandomness) -> Choice:
-        """The first arm with the largest index, of every round: (rounds, K, d)."""
+        """2. Device: choose the first arm with the largest index, of every round: (rounds, K, d)."""
         return make_certain_choice(first_best(score_contexts(snapshot, clip_norm(contexts, self.feature_bound))))
 
     def stopping_round(self, state: OFULState, features: Floats) -> int | None:
-        """After how many of these rounds, (n, d), the policy switches; None if it does not. V only grows: bisection."""
+        """3. Return after how many of these rounds, (n, d), the policy switches, by bisection; None if it does not."""
         x = clip_norm(features, self.feature_bound)
         limit = state.log_det + math.log1p(self.growth)
-
         if not _log_det(state.gram + x.T @ x) > limit:
             return None
         low, high, below = 0, len(x), state.gram  # V after `low` rounds
@@ -174,13 +188,13 @@ class OFUL(RareSwitchingLinearPolicy[OFULState], PublicStoppingPolicy[OFULState]
         return high
 
     def advance_public(self, state: OFULState, features: Floats) -> OFULState:
-        """V after more rounds of the running episode, (n, d)."""
+        """3. Return V after more rounds of the running episode, (n, d)."""
         check_all_finite("features", features)
         x = clip_norm(features, self.feature_bound)
         return replace(state, gram=state.gram + x.T @ x, rounds=state.rounds + len(x))
 
     def report(self, query: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
-        """x r, both clipped."""
+        """4. Device: report x r, both clipped."""
         domain = query.protocol.domain
         assert played.features is not None
         assert isinstance(domain, DirectionRewardDomain)
@@ -189,7 +203,7 @@ class OFUL(RareSwitchingLinearPolicy[OFULState], PublicStoppingPolicy[OFULState]
         return replace(reported, clipped=self._count_clipped(played.features, played.rewards, self.feature_bound))
 
     def learn(self, state: OFULState, episode: StoppedByPublicData) -> Generator[SumQuery, Estimate, OFULState]:
-        """Switch: release the episode's sum, once, and publish a new snapshot."""
+        """5. Query the sum of the episode once, and switch."""
         released = yield self.query
         vector, log_det, switches = state.vector + released.total, _log_det(state.gram), state.switches + 1
         snapshot = self._snapshot(state.gram, vector, log_det, switches=switches, rounds=state.rounds)
@@ -209,46 +223,43 @@ class OFUL(RareSwitchingLinearPolicy[OFULState], PublicStoppingPolicy[OFULState]
 
     @cached_property
     def query(self) -> SumQuery:
-        """An episode's sum of x r, with x public: one reward moves it by at most w L."""
+        """Query of an episode's sum of x r, with x public: one reward moves it by at most w L."""
         domain = DirectionRewardDomain(dim=self.dim, rewards=self.domain, bound=self.feature_bound)
         return SumQuery(protocol=protocol_for(self.privacy, domain, self.horizon))
 
     @property
     def protocol(self) -> BatchProtocol:
-        """How an episode's sum is released."""
+        """The protocol of an episode's sum."""
         assert isinstance(self.query.protocol, BatchProtocol)
         return self.query.protocol
 
     @cached_property
     def guarantee(self) -> Guarantee:
-        """What is promised for a reward; contexts are public."""
+        """The guarantee of a reward; contexts are public."""
         stated = reward_guarantee(self.protocol)
         public = (("everybody", "every user's features"),) if self.privacy.noisy else ()
         return replace(stated, observers=(*stated.observers, *public))
 
     @property
     def _bits_per_user(self) -> int:
-        """x and r."""
         return FLOAT_BITS * (self.dim + 1)
 
     def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> OFULState:
-        """Nothing known."""
+        """Return the first state."""
         gram, nothing = self.ridge * np.eye(self.dim), np.zeros(self.dim)
         log_det = self.dim * math.log(self.ridge)
         first = self._snapshot(gram, nothing, log_det, switches=0, rounds=0)
         return OFULState(gram=gram, vector=nothing, log_det=log_det, switches=0, rounds=0, snapshot=first)
 
     def episode(self, state: OFULState) -> StoppedByPublicData:
-        """Until V has grown."""
+        """Return the next episode, which ends when V has grown."""
         return StoppedByPublicData(number=state.switches, users=self.horizon - state.rounds)
 
     @classmethod
     def _regret_bounds(cls, setting: RunSetting) -> BoundCalls:
-        """Of [004], appendix F."""
         return contextual_bounds.find_oful_bounds(setting)
 
     def _run_counts(self, state: OFULState) -> dict[str, Ints]:
-        """How often it changed its mind."""
         return {"switches": np.asarray(state.switches)}
 
     def _snapshot(
@@ -264,7 +275,7 @@ class OFUL(RareSwitchingLinearPolicy[OFULState], PublicStoppingPolicy[OFULState]
         return OptimisticSnapshot(theta=inverse @ vector, inverse=inverse, radius=self.width * radius)
 
     def _smallest(self, gram: Floats, rounds: int) -> float:
-        """The least eigenvalue of V; "paper": lambda + lambda_0 t/4 - 8 log((t+3) d/a) - 2 sqrt(t log(..))."""
+        """Return the least eigenvalue of V; "paper": lambda + lambda_0 t/4 - 8 log((t+3) d/a) - 2 sqrt(t log(..))."""
         if self.confidence == "exact" or self.eigenvalue is None:
             return max(self.ridge, float(np.linalg.eigvalsh(gram)[0]))
         log = math.log((rounds + 3) * self.dim / self.failure)
@@ -286,7 +297,7 @@ class RankOneDomain(SymmetricMatrix):
         return math.sqrt(2) * self.bound
 
     def project(self, values: Floats) -> Floats:
-        """The nearest matrix of this form: the largest eigenvalue alone, cut off at 0 and at the bound."""
+        """Return the nearest matrix of this form: the largest eigenvalue alone, cut off at 0 and at the bound."""
         eigenvalues, vectors = np.linalg.eigh(self.unpack(values))
         top = np.clip(eigenvalues[..., -1], 0.0, self.bound)[..., None, None]
         return self.pack(top * vectors[..., :, -1:] * np.swapaxes(vectors[..., :, -1:], -1, -2))
@@ -295,7 +306,7 @@ class RankOneDomain(SymmetricMatrix):
 @stored_as("OFULJDPState")
 @dataclass(frozen=True, kw_only=True)
 class OFULJDPState:
-    """One run, all of it released: the Gram part, the vector, and what follows from them."""
+    """One run: the released Gram matrix and vector, and what follows from them."""
 
     released: Floats  # (d, d)
     vector: Floats  # (d,)
@@ -317,7 +328,7 @@ class OFULJDPState:
 @stored_as("OFULJDP")
 @dataclass(frozen=True, kw_only=True)
 class OFULJDP(RareSwitchingLinearPolicy[OFULJDPState]):
-    """Linear contextual bandit in R^`dim` over `horizon` rounds; features (norm at most 1) and rewards are private.
+    """Optimistic linear bandit whose features (norm at most 1) and rewards are private.
 
     1. The server publishes the estimate, the inverse matrix and the radius as of the last switch (`publish`).
     2. Each device of a batch plays the first arm with the largest index (`act`).
@@ -325,11 +336,20 @@ class OFULJDP(RareSwitchingLinearPolicy[OFULJDPState]):
     4. The server queries the matrix of all rounds. If its determinant has grown by the factor 1 + C, it queries the
        vector of the rounds since the last switch too, and switches (`learn`).
 
-    privacy       `bd.central(...)` with a budget for Gaussian noise, for both together
-    batch         rounds between two releases of the matrix, sqrt(horizon) by default
-    share         the matrix's part of the budget, in units of mu^2 (rho)
-    pricing       "joint", or "separate": as if worst cases of both could meet, with more noise
-    reward_range  rewards are clipped into it; the noise on the vector scales with its largest absolute value
+    Parameters
+    ----------
+    privacy
+        `bd.central(...)` with a budget for Gaussian noise, for both together.
+    batch
+        Rounds between two releases of the matrix; sqrt(horizon) by default.
+    share
+        The matrix's part of the budget, in units of mu^2 (rho).
+    pricing
+        "joint", or "separate": as if worst cases of both could meet, with more noise.
+    reward_range
+        Rewards are clipped into it. The noise on the vector scales with its largest absolute value.
+    dim, horizon, parameter_bound, reward_std, ridge, growth, failure, width
+        As those of `OFUL`.
     """
 
     trusts = ("central",)
@@ -350,15 +370,15 @@ class OFULJDP(RareSwitchingLinearPolicy[OFULJDPState]):
     pricing: str = "joint"
 
     def publish(self, state: OFULJDPState) -> OptimisticSnapshot:
-        """As of the last switch."""
+        """1. Publish the snapshot as of the last switch."""
         return state.snapshot
 
     def act(self, snapshot: OptimisticSnapshot, contexts: Floats, coins: DeviceRandomness) -> Choice:
-        """The first arm with the largest index, of every round: (rounds, K, d)."""
+        """2. Device: choose the first arm with the largest index, of every round: (rounds, K, d)."""
         return make_certain_choice(first_best(score_contexts(snapshot, clip_norm(contexts, 1.0))))
 
     def report(self, query: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
-        """x x^T, or x r, both clipped."""
+        """3. Device: report x x^T, or x r, both clipped."""
         assert played.features is not None
         check_all_finite("features", played.features)
         x, rewards = clip_norm(played.features, 1.0), self.domain.report(played)
@@ -367,7 +387,7 @@ class OFULJDP(RareSwitchingLinearPolicy[OFULJDPState]):
         return domain.sealed(values, clipped=self._count_clipped(played.features, played.rewards, 1.0))
 
     def learn(self, state: OFULJDPState, episode: FixedLength) -> Generator[SumQuery, Estimate, OFULJDPState]:
-        """Release the matrix; if *it* has grown, the vector too."""
+        """4. Query the matrix; if the released matrix has grown, query the vector too and switch."""
         gram = (yield self._queries[0]).total
         outer = self.matrix.domain
         assert isinstance(outer, RankOneDomain)
@@ -403,7 +423,7 @@ class OFULJDP(RareSwitchingLinearPolicy[OFULJDPState]):
 
     @cached_property
     def _queries(self) -> tuple[SumQuery, SumQuery]:
-        """Matrix and vector, with the budget's mu^2 split between them; a little less where their tails need room."""
+        """Queries of matrix and vector, which share the budget's mu^2; a little less where their tails need room."""
         assert self.batch is not None
         assert self.privacy.budget is not None
         steps, budget = max(1, self.horizon // self.batch), self.privacy.budget
@@ -433,13 +453,13 @@ class OFULJDP(RareSwitchingLinearPolicy[OFULJDPState]):
 
     @property
     def matrix(self) -> CentralContinual:
-        """Running sums of x x^T over the public batches."""
+        """The protocol of running sums of x x^T over the public batches."""
         assert isinstance(self._queries[0].protocol, CentralContinual)
         return self._queries[0].protocol
 
     @property
     def vector(self) -> CentralGaussian:
-        """An episode's sum of x r."""
+        """The protocol of an episode's sum of x r."""
         assert isinstance(self._queries[1].protocol, CentralGaussian)
         return self._queries[1].protocol
 
@@ -455,22 +475,21 @@ class OFULJDP(RareSwitchingLinearPolicy[OFULJDPState]):
 
     @cached_property
     def matrix_bound(self) -> float:
-        """Sigma."""
+        """Sigma, a bound on the norm of the matrix's noise."""
         stds = self.matrix.prefix_std()
         return float(stds.max()) * matrix_quantile(self.dim, self.failure / 3 / len(stds))
 
     @cached_property
     def regulariser(self) -> float:
-        """lambda_0."""
+        """lambda_0, at least twice Sigma."""
         return max(self.ridge, 2 * self.matrix_bound)
 
     @property
     def _bits_per_user(self) -> int:
-        """x r and x x^T."""
         return FLOAT_BITS * (self.dim + self.matrix.domain.dim)
 
     def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> OFULJDPState:
-        """Nothing known."""
+        """Return the first state."""
         nothing, matrix = np.zeros(self.dim), np.zeros((self.dim, self.dim))
         first, _ = self._snapshot(matrix, nothing, switches=0, rounds=0)
         log_det = self.dim * math.log(self.regulariser)
@@ -479,22 +498,20 @@ class OFULJDP(RareSwitchingLinearPolicy[OFULJDPState]):
         )
 
     def episode(self, state: OFULJDPState) -> FixedLength | None:
-        """Public batches; what is left at the end is not released."""
+        """Return the next batch; a shorter last one is not released."""
         assert self.batch is not None
         return FixedLength.batch(state.batches, size=self.batch, horizon=self.horizon)
 
     def next_episode(self, episode: FixedLength) -> FixedLength | None:
-        """Batches are public."""
+        """Return the batch after this one: batches are public."""
         assert self.batch is not None
         return FixedLength.batch(episode.number + 1, size=self.batch, horizon=self.horizon)
 
     @classmethod
     def _regret_bounds(cls, setting: RunSetting) -> BoundCalls:
-        """A rate."""
         return contextual_bounds.find_oful_joint_bounds(setting)
 
     def _run_counts(self, state: OFULJDPState) -> dict[str, Ints]:
-        """How often it changed its mind, and repaired a matrix."""
         return {"switches": np.asarray(state.switches), "repairs": np.asarray(state.repairs)}
 
     def _snapshot(self, gram: Floats, vector: Floats, *, switches: int, rounds: int) -> tuple[OptimisticSnapshot, int]:
@@ -510,5 +527,4 @@ class OFULJDP(RareSwitchingLinearPolicy[OFULJDPState]):
 
 
 def _compose_queries(queries: tuple[SumQuery, SumQuery]) -> CompositionEvent:
-    """What a user pays."""
     return CompositionEvent(events=tuple(query.event() for query in queries))

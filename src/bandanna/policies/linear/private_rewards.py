@@ -39,7 +39,7 @@ _PUBLIC = (("everybody", "every user's features and arm, and whether a reward ar
 @stored_as("LinTSRewardsState")
 @dataclass(frozen=True, kw_only=True)
 class LinTSRewardsState:
-    """What was released of rewards, what is public of features, and what follows."""
+    """The released sums of rewards, the public sums of features, and the snapshot."""
 
     released: Floats  # (d,): sum of w x (r - 1/2), noisy
     public: Floats  # (d + d(d+1)/2): sums of x/2 and x x^T, stacked
@@ -69,12 +69,19 @@ class LinTSRewards(Policy[LinTSRewardsState]):
     3. Each device reports w x (r - 1/2) by the protocol, and x/2 and x x^T in the clear (`report`).
     4. The server queries both sums and computes the posterior anew (`learn`).
 
-    privacy          `bd.central(...)`, `bd.local(...)` (pure: delta is not spent), `bd.shuffle(...)`, `bd.none()`
-    public_contexts  True says that everybody may know every user's features; else arms must stay: `Agent(arms=...)`,
-                     a world with fixed arms
-    intercept, batch, alpha, prior, reward_std   as those of `LinTS`
-
     Rewards are clipped to [0, 1] before a statistic is formed.
+
+    Parameters
+    ----------
+    dim, horizon
+        Features of an arm, and number of users.
+    privacy
+        `bd.central(...)`, `bd.local(...)` (pure: delta is not spent), `bd.shuffle(...)` or `bd.none()`.
+    public_contexts
+        True states that everybody may know every user's features. Otherwise arms must be fixed: `Agent(arms=...)`, an
+        environment with fixed arms.
+    intercept, batch, alpha, prior, reward_std
+        As those of `LinTS`.
     """
 
     trusts = ("none", "central", "local", "shuffle")
@@ -91,22 +98,22 @@ class LinTSRewards(Policy[LinTSRewardsState]):
     reward_std: float = 0.5
 
     def publish(self, state: LinTSRewardsState) -> Posterior:
-        """What devices draw from."""
+        """1. Publish the posterior of the sums released so far."""
         return state.snapshot
 
     def act(self, snapshot: Posterior, contexts: Floats, coins: DeviceRandomness) -> Choice:
-        """Device: the best arm of its draw."""
+        """2. Device: draw a parameter and choose the best arm for it."""
         return self.sampler.act(snapshot, contexts, coins)
 
     def report(self, query: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
-        """By the tell of the query."""
+        """3. Device: report the private or the public statistic, as the query says."""
         assert played.features is not None
         private, public = self._report_statistic
-        tell = public if isinstance(query.protocol.domain, LinearReport) else private
-        return tell.statistic(query.protocol.domain, played.features, played.rewards, None, coins)
+        statistic = public if isinstance(query.protocol.domain, LinearReport) else private
+        return statistic.statistic(query.protocol.domain, played.features, played.rewards, None, coins)
 
     def learn(self, state: LinTSRewardsState, episode: FixedLength) -> Generator[SumQuery, Estimate, LinTSRewardsState]:
-        """The private sum of a batch, and the public ones."""
+        """4. Query the private sum of a batch and the public ones, and compute the posterior anew."""
         answer = yield SumQuery(protocol=self._channel.protocols[episode.users])
         features = yield self.public
         released = answer.total if self._channel.stream is not None else state.released + answer.total
@@ -135,40 +142,37 @@ class LinTSRewards(Policy[LinTSRewardsState]):
 
     @cached_property
     def sampler(self) -> LinTS:
-        """Devices see, draw and choose as those of LinTS."""
+        """The LinTS policy whose devices see, draw and choose in the same way."""
         shared = {name: getattr(self, name) for name in ("dim", "horizon", "intercept", "alpha", "prior", "reward_std")}
-        return LinTS(**shared, privacy=none())  # what it learns from is answered here
+        return LinTS(**shared, privacy=none())  # sums are queried here
 
     @property
     def _answers(self) -> bool:
-        """Whether devices answer with a randomized bit."""
         return self.privacy.model == "local" and self.privacy.noisy
 
     @cached_property
     def domain(self) -> Ball:
-        """What is private: w x (r - 1/2)."""
+        """Domain of the private statistic w x (r - 1/2)."""
         return Ball(dim=self.dim, bound=0.5)
 
     @cached_property
     def public(self) -> SumQuery:
-        """What is public: sums of x/2 and x x^T, of features in the unit ball."""
+        """Query of the public sums of x/2 and x x^T, of features in the unit ball."""
         return SumQuery(protocol=PublicSum(domain=LinearReport(features=self.dim)), step=1)
 
     @cached_property
     def _weights(self) -> Floats:
-        """w, (d,): of (z, 1) with |z| <= 1, or of |x| <= 1, it makes a vector of the unit ball."""
+        """w, (d,): products with (z, 1), |z| <= 1, or with |x| <= 1 are in the unit ball."""
         if not self.intercept:
             return np.ones(self.dim)
         return np.append(np.ones(self.dim - 1), _CONSTANT) * (_SHRINK / math.hypot(1.0, _CONSTANT))
 
     @property
     def _scale(self) -> float:
-        """What makes features as they are seen those of a report."""
         return 0.5 if self.intercept else 1.0
 
     @cached_property
     def _schedule(self) -> Schedule:
-        """When the policy learns."""
         if isinstance(self.batch, Schedule):
             return self.batch
         if self.batch is None or isinstance(self.batch, str):
@@ -181,7 +185,6 @@ class LinTSRewards(Policy[LinTSRewardsState]):
         return FixedBatches(size=size)
 
     def _informed(self) -> Schedule:
-        """As that of LinTS, for less noise; where every batch pays anew, fewer of them: they double."""
         found = plan_informed_batches(self.privacy, domain=self.domain, dim=self.dim, horizon=self.horizon)
         doubling = self.privacy.model == "shuffle" and self.privacy.noisy
         return replace(found, ratio=max(found.ratio, 2.0)) if doubling else found
@@ -197,7 +200,6 @@ class LinTSRewards(Policy[LinTSRewardsState]):
 
     @cached_property
     def _channel(self) -> RunningSumProtocol:
-        """The calibrated protocols for the private sums."""
         privacy = self.privacy
         if not self._answers:
             return running_sum_protocol_for(privacy, domain=self.domain, sizes=self._sizes)
@@ -209,18 +211,17 @@ class LinTSRewards(Policy[LinTSRewardsState]):
 
     @cached_property
     def guarantee(self) -> Guarantee:
-        """What is promised for a reward, and that features are public."""
+        """The guarantee of a reward; features are public."""
         stated = self._channel.guarantee
         observers = (*stated.observers, *_PUBLIC)
         return replace(stated, protects=PROTECTS, adjacency="replacement of one user's reward", observers=observers)
 
     @property
     def _bits_per_user(self) -> int:
-        """The longest message about a reward."""
         return self._channel.bits_per_user
 
     def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> LinTSRewardsState:
-        """Nothing known; contexts that were not declared public are refused."""
+        """Return the first state; contexts that were not declared public are refused."""
         if arms is None and not self.public_contexts:
             hint = (
                 "Only rewards are protected. Pass public_contexts=True if everybody may know every user's features, "
@@ -233,11 +234,11 @@ class LinTSRewards(Policy[LinTSRewardsState]):
         )
 
     def episode(self, state: LinTSRewardsState) -> FixedLength | None:
-        """The next batch of the schedule, then what is left of the horizon."""
+        """Return the next batch, then the rest of the horizon."""
         return self._episode(state.batches)
 
     def next_episode(self, episode: FixedLength) -> FixedLength | None:
-        """The schedule is public."""
+        """Return the batch after this one: the schedule is public."""
         return self._episode(episode.number + 1)
 
     def _episode(self, number: int) -> FixedLength | None:
@@ -247,31 +248,27 @@ class LinTSRewards(Policy[LinTSRewardsState]):
         return FixedLength(number=number, users=left, released=False) if left and number == len(self._sizes) else None
 
     def clip_features(self, contexts: Floats) -> Floats:
-        """Features as they are reported."""
+        """Device: clip features as they are reported."""
         return self.sampler.clip_features(contexts)
 
     def probabilities(self, snapshot: Posterior, contexts: Floats, actions: Ints) -> tuple[Floats, Floats]:
-        """With which probability devices choose these arms, and its standard error: see `chances`."""
+        """Return the probability with which devices choose these arms, and its standard error."""
         return self.sampler.probabilities(snapshot, contexts, actions)
 
     def best(self, snapshot: Posterior, contexts: Floats) -> Ints:
-        """The largest expected reward."""
+        """Return the arm with the largest expected reward."""
         return self.sampler.best(snapshot, contexts)
 
     def _theta(self, snapshot: Posterior) -> Floats:
-        """The posterior's mean, in units of (z, 1) with an intercept."""
         return self.sampler._theta(snapshot)
 
     @property
     def _selector(self) -> ThompsonSelector:
-        """As those of LinTS."""
         return self.sampler._selector
 
     @cached_property
     def _report_statistic(self) -> tuple[WeightedStatistic, PublicStatistic]:
-        """Of the private query: w x (r - 1/2), its sign answered at random in the local model; of the public one, x/2
-        and x x^T.
-        """
+        """The private statistic, whose sign is answered at random in the local model, and the public one."""
         seen, weights = self.sampler._domain, tuple(self._weights.tolist())
         return WeightedStatistic(seen=seen, weights=weights, bits=self._answers), PublicStatistic(
             seen=seen, scale=self._scale
@@ -279,14 +276,12 @@ class LinTSRewards(Policy[LinTSRewardsState]):
 
     @cached_property
     def _noise(self) -> Floats:
-        """Variances of a coordinate of the released sum after 0, 1, ..., M batches; answers are in `_reward_std`."""
         if self._answers:
             return np.zeros(1 + len(self._sizes))
         return np.append(0.0, self._channel.prefix_std() ** 2)
 
     @property
     def _reward_std(self) -> float:
-        """Of a reward as it is learned from: c/2 of answers."""
         if not self._answers:
             return self.reward_std
         (answered,) = set(self._channel.protocols.values())
@@ -294,7 +289,6 @@ class LinTSRewards(Policy[LinTSRewardsState]):
         return 0.5 / answered.mechanism.truth
 
     def _posterior(self, released: Floats, public: Floats, batches: int) -> Posterior:
-        """What the sums of so many batches say."""
         report = self.public.protocol.domain
         assert isinstance(report, LinearReport)
         half, gram = report.unpack(public)
@@ -312,5 +306,4 @@ class LinTSRewards(Policy[LinTSRewardsState]):
         return Posterior(theta=mean, root=self.alpha * root)
 
     def _result_facts(self) -> dict[str, Any]:
-        """What a result should remember."""
         return {"batch": max(self._sizes.counts()), "participations": self.privacy.participations}
