@@ -56,7 +56,7 @@ def test_a_horizon_must_be_given_and_may_not_be_exceeded() -> None:
         simulate(Anytime(first=LinUCB(dim=3, horizon=64, privacy=none())), env)
     with pytest.raises(InvalidArgument, match=r"first must be .*LinUCB\(\.\.\.\), got"):
         Anytime(first=LinUCB)  # type: ignore[arg-type]
-    with pytest.raises(InvalidArgument, match="at most the policy's, 64"):
+    with pytest.raises(InvalidArgument, match="at most 64, the policy's horizon"):
         simulate(LinUCB(dim=3, horizon=64, privacy=none()), env, horizon=65)
     assert simulate(LinUCB(dim=3, horizon=64, privacy=none()), env, horizon=30).horizon == 30
 

@@ -260,7 +260,7 @@ def test_a_user_is_in_the_sums_of_one_batch_and_they_cost_the_budget(batch: int)
         RecordEvent(event=one.event, part=part)
         for part, (one, *_) in zip(parts, first[per * batch : per * (batch + 1)], strict=True)
     ))  # fmt: skip
-    assert accountant.satisfies(paid, SHUFFLED.budget)
+    assert accountant.satisfies(paid, SHUFFLED.privacy.budget)
     assert accountant.epsilon(paid, 1e-5) > 0.98
     limits = {DIM: 2.0, DIM * (DIM + 1) // 2: np.sqrt(2) * (1.0 if batch == 0 else 0.25)}
     for protocol, *_ in first[per * batch : per * (batch + 1)]:  # priced for what a user can do at worst

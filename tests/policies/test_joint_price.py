@@ -66,7 +66,7 @@ def oful(share: float, **more: Any) -> tuple[OFULJDP, Callable[[Person, Person],
         dim=2, horizon=60, batch=5, privacy=bd.central(budget=BUDGET), share=share, reward_range=(-1.0, 2.0), **more
     )
     column = policy.matrix.factorisation.sensitivity()
-    matrix, vector = policy._asks
+    matrix, vector = policy._queries
 
     def cost(one: Person, two: Person) -> float:
         rows = row(one), row(two)

@@ -131,7 +131,6 @@ class SumQuery:
     part: str | None = None
 
     def event(self, task: str = "") -> Event:
-        """Return the price; `task` names the record that the parts belong to."""
         own = self.protocol.event
         return own if self.part is None else RecordEvent(event=own, part=self.part, record=task)  # type: ignore[arg-type]
 

@@ -400,7 +400,6 @@ class PhasedElimination(Policy[PhasedEliminationState]):
     design: str = "near"
 
     def episode(self, state: PhasedEliminationState) -> Phase:
-        """The next phase."""
         arms, scale = state.arms[state.active], 2**state.number  # h_l
         if arms.any():
             design = state.design or find_cached_design(_DESIGNS[self.design], arms)
@@ -420,7 +419,6 @@ class PhasedElimination(Policy[PhasedEliminationState]):
         )
 
     def report(self, query: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
-        """A client's averages of all played actions, (n, s); of a client of one round, its reward at its action."""
         domain, rows = query.protocol.domain, played.rewards
         if played.arms is not None:
             rows = np.where(query.at == played.arms[:, None], rows[:, None], 0.0)
@@ -432,7 +430,6 @@ class PhasedElimination(Policy[PhasedEliminationState]):
     def learn(
         self, state: PhasedEliminationState, episode: Phase
     ) -> Generator[SumQuery, Estimate, PhasedEliminationState]:
-        """Leave out what cannot be the best, by the released averages (s,) of the phase."""
         if episode.level != state.number:
             raise InvalidArgument("phase.number", episode.level, f"{state.number}, the phase planned from this state")
         released = yield SumQuery(protocol=self.protocol(episode), at=episode.arms)
@@ -497,7 +494,6 @@ class PhasedElimination(Policy[PhasedEliminationState]):
 
     @cached_property
     def guarantee(self) -> Guarantee:
-        """What every client is promised, whatever happens."""
         most = max(self.count_clients(1), self.count_clients(max(1, self.phases)))
         return compute_promised_guarantee(
             self.reports, most_actions=self._most_actions, most_clients=most, bound=self.bound
@@ -515,7 +511,6 @@ class PhasedElimination(Policy[PhasedEliminationState]):
         return support_limit(self.dim) if self.design == "near" else self.dim * (self.dim + 1) // 2
 
     def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> PhasedEliminationState:
-        """All actions, (K, d) of norm at most 1, may be the best."""
         rows = check_unit_ball("arms", check_arms_matrix(np.zeros((0, self.dim)) if arms is None else arms))
         if rows.shape[1] != self.dim:
             raise InvalidArgument("arms", ValueSummary.of(rows), f"an array of shape (K, {self.dim})")
@@ -557,7 +552,6 @@ class PhasedElimination(Policy[PhasedEliminationState]):
         return self.width * exact_width(known, protocol, log)
 
     def best(self, snapshot: PhasedEliminationState, contexts: Floats) -> Ints:
-        """The first arm that is left."""
         return np.full(len(contexts), snapshot.active[0])
 
     @classmethod

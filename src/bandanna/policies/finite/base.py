@@ -49,7 +49,6 @@ class RewardDomain(Box):
         return np.asarray(np.abs(self.project(rewards) - rewards) > 1e-9)
 
     def report(self, played: PlayedRounds) -> Statistic:
-        """Rewards (*R, n) as statistics of one number each, clipped and counted."""
         rewards, clipped = played.rewards, np.zeros(played.rewards.shape[:-1], dtype=np.int64)
         if rewards.size and not (rewards.min() >= self.low and rewards.max() <= self.high):  # not a number, too
             check_all_finite("rewards", rewards)
@@ -89,27 +88,22 @@ class DirectionRewardDomain(Domain):
 
     @property
     def sensitivity(self) -> float:
-        """w bound, plus the rounding of directions and products."""
         rounding = 2.0**-51 * math.sqrt(self.dim) * self.rewards.largest_entry
         return self.bound * (self.rewards.width * (1 + _ROUNDING) + rounding)
 
     @property
     def l1_sensitivity(self) -> float:
-        """sqrt(dim) times as much."""
         return self.sensitivity * math.sqrt(self.dim)
 
     @property
     def lower(self) -> Floats:
-        """Least entries of any product."""
         return -self.upper
 
     @property
     def upper(self) -> Floats:
-        """Largest entries of any product."""
         return np.full(self.dim, self.bound * self.rewards.largest_entry * (1 + _ROUNDING))
 
     def project(self, values: Floats) -> Floats:
-        """Refuse: there is no projection without the direction."""
         raise InvalidStatistic(
             "statistics",
             ValueSummary("plain vectors"),
@@ -117,7 +111,6 @@ class DirectionRewardDomain(Domain):
         )
 
     def report(self, played: PlayedRounds, directions: Floats) -> Statistic:
-        """Return clipped rewards (n,), each times a direction of its own, (n, dim)."""
         if not np.all(np.einsum("...i,...i->...", directions, directions) <= (self.bound * (1 + _ROUNDING)) ** 2):
             raise InvalidStatistic("directions", ValueSummary("longer ones"), f"vectors of norm at most {self.bound:g}")
         rewards = self.rewards.report(played)
@@ -186,7 +179,6 @@ class FiniteArmedPolicy(Policy[State]):
         return regret_bounds.find_finite_arm_bounds(setting)
 
     def report(self, query: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
-        """Device: report the reward, clipped into the range."""
         return self.domain.report(played)
 
 

@@ -158,7 +158,6 @@ class Elimination(FiniteArmedPolicy[EliminationState]):
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
-        """Batch sizes that a run can complete: an epoch begins after two batches or more of every one before."""
         found: list[int] = []
         begun = 0
         while self._arms > 1 and begun + (users := self.users(len(found) + 1)) <= self.horizon:
@@ -168,7 +167,6 @@ class Elimination(FiniteArmedPolicy[EliminationState]):
 
     @cached_property
     def guarantee(self) -> Guarantee:
-        """The guarantee of a reward; in the shuffle model, the worst over all batch sizes."""
         if not self.shuffled:
             return reward_guarantee(self._central)
         sizes = self.sizes or (max(2, self.users(1)),)
@@ -180,11 +178,9 @@ class Elimination(FiniteArmedPolicy[EliminationState]):
         return max((self.protocol(size).bits_per_user for size in sizes), default=1 if self.shuffled else FLOAT_BITS)
 
     def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> EliminationState:
-        """Return the first state, with all arms."""
         return EliminationState(epoch=1, active=np.ones(self._arms, dtype=bool))
 
     def best(self, snapshot: EliminationState, contexts: Floats) -> Ints:
-        """Return the first arm that is left."""
         return np.full(len(contexts), np.argmax(snapshot.active))
 
     def _run_counts(self, state: EliminationState) -> dict[str, Ints]:

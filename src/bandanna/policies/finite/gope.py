@@ -156,7 +156,6 @@ class GOPE(Policy[GOPEState]):
 
     @cached_property
     def guarantee(self) -> Guarantee:
-        """The guarantee of a reward."""
         return reward_guarantee(self.protocol)
 
     @property
@@ -165,11 +164,9 @@ class GOPE(Policy[GOPEState]):
         return self.domain.width / 2 if self.reward_std is None else self.reward_std
 
     def threshold(self, phase: int) -> float:
-        """Return D_l."""
         return self.subgaussian * 2.0**-phase
 
     def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> GOPEState:
-        """Return the first state, with all arms (K, d); they are public."""
         rows = read_real_array("arms", np.zeros((0, self.dim)) if arms is None else arms)
         if rows.ndim != 2 or rows.shape[1] != self.dim or not len(rows):
             raise InvalidArgument("arms", ValueSummary.of(rows), f"an array of shape (K, {self.dim}) with K >= 1")
@@ -190,7 +187,6 @@ class GOPE(Policy[GOPEState]):
         return learning + 2 * far * self.protocol.std(1) / self.threshold(state.phase) * math.sqrt(chi)
 
     def best(self, snapshot: GOPEState, contexts: Floats) -> Ints:
-        """Return the first arm that is left."""
         return np.full(len(contexts), snapshot.active[0])
 
     @classmethod

@@ -73,19 +73,15 @@ class Thompson(FiniteArmedPolicy[ArmSums]):
 
     @cached_property
     def guarantee(self) -> Guarantee:
-        """No guarantee."""
         return reward_guarantee(self.query.protocol)
 
     def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> ArmSums:
-        """Return the state before the first round."""
         return make_empty_arm_sums(self._arms, replicates)
 
     def episode(self, state: ArmSums) -> FixedLength:
-        """Return one round."""
         return FixedLength(number=state.rounds, users=1)
 
     def best(self, snapshot: ArmSums, contexts: Floats) -> Ints:
-        """Return the arm with the largest mean."""
         return np.full(len(contexts), np.argmax(snapshot.means()))
 
 

@@ -76,7 +76,6 @@ class PerRoundUCB(FiniteArmedPolicy[ArmSums]):
 
     @cached_property
     def guarantee(self) -> Guarantee:
-        """The guarantee of a reward."""
         return reward_guarantee(self.query.protocol)
 
     @property
@@ -85,11 +84,9 @@ class PerRoundUCB(FiniteArmedPolicy[ArmSums]):
         return self.domain.width**2 * self.optimism / 2
 
     def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> ArmSums:
-        """Return the state before the first round."""
         return make_empty_arm_sums(self._arms, replicates)
 
     def best(self, snapshot: ArmSums, contexts: Floats) -> Ints:
-        """Return the arm with the largest mean."""
         return np.full(len(contexts), np.argmax(snapshot.means()))
 
 
@@ -255,11 +252,9 @@ class UCBEpisodes(FiniteArmedPolicy[UCBEpisodesState]):
 
     @cached_property
     def guarantee(self) -> Guarantee:
-        """The guarantee of a reward."""
         return reward_guarantee(self.protocol)
 
     def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> UCBEpisodesState:
-        """Return the state before the first round."""
         shape = (*replicates, self._arms)
         whole, each = np.zeros(shape, dtype=np.int64), np.zeros(replicates, dtype=np.int64)
         return UCBEpisodesState(estimates=np.zeros(shape), lengths=whole, pulls=whole, rounds=each, episodes=each)
@@ -277,7 +272,6 @@ class UCBEpisodes(FiniteArmedPolicy[UCBEpisodesState]):
         return np.where(state.lengths == 0, math.inf, state.estimates + bonus)
 
     def best(self, snapshot: UCBEpisodesState, contexts: Floats) -> Ints:
-        """Return the arm with the largest noisy mean of its last episode."""
         known = np.where(snapshot.lengths > 0, snapshot.estimates, -np.inf)
         return np.full(len(contexts), np.argmax(known))
 

@@ -94,11 +94,9 @@ class GLMPolicy(Policy[State]):
         return None
 
     def clip_features(self, contexts: Floats) -> Floats:
-        """Features, clipped to the unit ball."""
         return clip_norm(contexts, 1.0)
 
     def best(self, snapshot: Any, contexts: Floats) -> Ints:
-        """The largest <x, theta>: mu increases."""
         theta = self._theta(snapshot)
         return first_best(
             compute_linear_scores(self.clip_features(contexts), np.zeros(self.dim) if theta is None else theta)
@@ -120,7 +118,6 @@ class NonPrivateGLMPolicy(GLMPolicy[State]):
 
     @property
     def guarantee(self) -> Guarantee:
-        """None: everything is computed from raw data."""
         return Guarantee(trust="none", epsilon=math.inf, delta=0.0, protects="contexts and rewards")
 
     @property
@@ -144,7 +141,6 @@ class NonPrivateGLMPolicy(GLMPolicy[State]):
         return SumQuery(protocol=self.query.protocol, of=whose, step=step)
 
     def report(self, query: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
-        """The row itself."""
         assert played.features is not None
         return self.rows.statistic(played.features, played.rewards, played.groups)
 
@@ -156,7 +152,6 @@ class PerRoundGLMPolicy(NonPrivateGLMPolicy[State]):
     execution = Execution(learns_every_round=True, side_by_side=True)
 
     def episode(self, state: Any) -> FixedLength | None:
-        """One round."""
         return FixedLength(number=state.rounds, users=1) if state.rounds < self.horizon else None
 
     def row(self, released: Estimate) -> tuple[Floats, Floats]:

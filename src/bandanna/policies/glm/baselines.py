@@ -110,7 +110,6 @@ class GLMUCB(PerRoundGLMPolicy[GLMUCBState]):
         validation.set_validated(self, validation.integer, "refit")
 
     def bonus(self, rounds: int) -> float:
-        """Return rho_t in round t = rounds + 1."""
         link, d = self.model, self.dim
         c = math.sqrt(3 + 2 * math.log(1 + 2 / self.dim))
         rho = 2 * link.slope_bound * c * link.reward_bound * self.curvature
@@ -119,7 +118,6 @@ class GLMUCB(PerRoundGLMPolicy[GLMUCBState]):
         return rho * math.sqrt(math.log(rounds + 1)) if logarithmic else rho
 
     def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> GLMUCBState:
-        """Return the state before any data."""
         return GLMUCBState(
             rounds=0,
             inverse=np.broadcast_to(np.eye(self.dim) / self.dim, (*replicates, self.dim, self.dim)),
@@ -224,7 +222,6 @@ class GLOC(PerRoundGLMPolicy[GLOCState]):
         )
 
     def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> GLOCState:
-        """Return V_0 = d I and B_0."""
         eye = np.broadcast_to(np.eye(self.dim), (*replicates, self.dim, self.dim))
         first = 2 / self.curvature * self.parameter_bound**2 * self.dim  # B_0
         return GLOCState(
@@ -298,7 +295,6 @@ class ECOLog(PerRoundGLMPolicy[ECOLogState]):
         return choose_optimistic(values, self.radius(snapshot)[..., None, None] * spread)
 
     def learn(self, state: ECOLogState, episode: FixedLength) -> Generator[SumQuery, Estimate, ECOLogState]:
-        """One implicit step."""
         features, rewards = self.row((yield self.query))
         published, s = self.preset == "published", self.parameter_bound
         weight = 0.5 if published else 1 / (2 + 2 * s)
@@ -328,7 +324,6 @@ class ECOLog(PerRoundGLMPolicy[ECOLogState]):
             raise InvalidArgument("link", self.link, "the logistic link", "ECOLog has no other")
 
     def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> ECOLogState:
-        """Return W_0 = lambda I."""
         eye = np.broadcast_to(np.eye(self.dim), (*replicates, self.dim, self.dim))
         zero = np.zeros((*replicates, self.dim))
         return ECOLogState(

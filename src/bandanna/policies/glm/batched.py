@@ -147,16 +147,13 @@ class BatchedGLMPolicy(GLMPolicy[BatchedGLMState]):
         return self.model.concordance(self.parameter_bound)
 
     def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> BatchedGLMState:
-        """Return the state before the first batch."""
         return BatchedGLMState(estimates=(), repairs=np.zeros(replicates, dtype=np.int64))
 
     def episode(self, state: BatchedGLMState) -> FixedLength | None:
-        """Return the next batch; the last is not released, because nothing would use it."""
         batch = len(state.estimates)
         return FixedLength(number=batch, users=self.sizes[batch], released=batch + 1 < len(self.sizes))
 
     def next_episode(self, episode: FixedLength) -> FixedLength | None:
-        """Return the batch after this one: sizes are public."""
         batch, count = episode.number + 1, len(self.sizes)
         return FixedLength(number=batch, users=self.sizes[batch], released=batch + 1 < count) if batch < count else None
 
@@ -232,7 +229,6 @@ class BGLinUCB(NonPrivateGLMPolicy[BatchedGLMState], BatchedGLMPolicy):
 
     @property
     def first(self) -> int:
-        """Return tau_1, cut off at T/4."""
         if self.warmup is not None:
             return self.warmup
         alpha, s = 2 * math.sqrt(self.horizon), self.parameter_bound
@@ -247,7 +243,6 @@ class BGLinUCB(NonPrivateGLMPolicy[BatchedGLMState], BatchedGLMPolicy):
 
     @property
     def gamma(self) -> float:
-        """Return the gamma of the bounds, `width` included."""
         r, s, d = self.model.reward_bound, self.parameter_bound, self.dim
         if self.preset == "published":
             return self.width * 30 * r * s * math.sqrt(d * math.log(self.horizon))
@@ -257,5 +252,4 @@ class BGLinUCB(NonPrivateGLMPolicy[BatchedGLMState], BatchedGLMPolicy):
 
     @property
     def concordance(self) -> float:
-        """Return R as printed, else M."""
         return self.model.reward_bound if self.preset == "published" else super().concordance

@@ -171,7 +171,6 @@ class GLMJDP(RareSwitchingPolicy[GLMJDPState]):
         return replace(state, rounds=state.rounds + 1, released=released, repairs=repairs)
 
     def needs_refit(self, state: GLMJDPState) -> Bools:
-        """Return whether a released matrix has outgrown its snapshot."""
         return np.asarray(np.any(self._outgrown(state, state.released[..., None, :]), axis=(-2, -1)))
 
     def refit(self, state: GLMJDPState) -> Generator[SumQuery, Estimate, GLMJDPState]:
@@ -252,27 +251,22 @@ class GLMJDP(RareSwitchingPolicy[GLMJDPState]):
 
     @cached_property
     def guarantee(self) -> Guarantee:
-        """Joint differential privacy, computed for what runs."""
         return self.mechanisms.guarantee(stated_delta(self._budget))
 
     @property
     def threshold(self) -> float:
-        """Threshold of criterion I."""
         return self.used.threshold
 
     @property
     def elimination(self) -> float:
-        """Half-width of the bounds of theta_o."""
         return self.used.elimination
 
     @property
     def bonus(self) -> float:
-        """beta."""
         return self.used.bonus
 
     @property
     def stream(self) -> CentralContinual:
-        """The running sum of the leaves of all rounds."""
         return self.mechanisms.matrices
 
     @property
@@ -281,11 +275,9 @@ class GLMJDP(RareSwitchingPolicy[GLMJDPState]):
 
     @property
     def numbers_per_user(self) -> int:
-        """x and the reward."""
         return self.dim + 1
 
     def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> GLMJDPState:
-        """Return the state before any release."""
         stack, nothing = np.zeros((*replicates, self.stream.domain.dim)), np.zeros((*replicates, self.dim))
         v, h = self.matrices(stack)
         none = np.zeros(replicates, dtype=np.int64)
@@ -354,7 +346,6 @@ class GLMJDP(RareSwitchingPolicy[GLMJDPState]):
     def decide_block(
         self, state: GLMJDPState, contexts: Floats, valid: Bools, totals: Floats | None
     ) -> RoundBlock[GLMJDPState]:
-        """Decide rounds up to the first explored one, which comes alone, or to the first matrix that has outgrown."""
         assert totals is not None
         index, place = np.arange(len(contexts)), np.arange(contexts.shape[1])
         inverse, repaired = self.v_inverse(totals[:, :-1])
@@ -555,7 +546,6 @@ class LeafDomain(Ball):
 
     @property
     def sensitivity(self) -> float:
-        """sqrt 2 times the bound."""
         return math.sqrt(2) * self.bound
 
     @cached_property
@@ -572,7 +562,6 @@ class LeafDomain(Ball):
         return place, np.where(np.eye(self.size, dtype=bool), 1.0, math.sqrt(0.5))
 
     def project(self, values: Floats) -> Floats:
-        """Cut off negative eigenvalues of both blocks, then the norm."""
         parts = []
         for block in self.unpack(values):
             eigenvalues, vectors = np.linalg.eigh(block)
@@ -647,11 +636,9 @@ class GLMJDPMechanisms:
         )
 
     def satisfies(self, budget: Budget) -> bool:
-        """Return whether every case keeps within the budget."""
         return all(accountant.satisfies(life, budget) for life in self.lives)
 
     def guarantee(self, delta: float) -> Guarantee:
-        """Return the guarantee of the most expensive case."""
         protects = "contexts and rewards"
         return find_worst_guarantee(
             [

@@ -137,7 +137,6 @@ class GLMSDP(BatchedGLMPolicy):
 
     @property
     def first(self) -> int:
-        """Return tau_1."""
         default = math.ceil(self.horizon ** (2 / 3))
         return max(2, min(self.horizon // 4, default)) if self.warmup is None else self.warmup
 
@@ -157,7 +156,6 @@ class GLMSDP(BatchedGLMPolicy):
 
     @cached_property
     def guarantee(self) -> Guarantee:
-        """The worst number over the batches; a user is in one."""
         return find_worst_guarantee([each.guarantee for each in self._calibrated.values()])
 
     @property
@@ -172,7 +170,6 @@ class GLMSDP(BatchedGLMPolicy):
 
     @property
     def gamma(self) -> float:
-        """Return `width` sqrt(d), or the theorem's gamma for the worst batch."""
         if self.preset == "tuned":
             return self.width * math.sqrt(self.dim)
         r, s, released = self.model.reward_bound, self.parameter_bound, range(len(self.released_sizes))
@@ -235,7 +232,6 @@ class GLMSDPMechanisms:
 
     @property
     def event(self) -> Event:
-        """The price of one user of the batch, all N + 1 shuffles together."""
         return self._composed(self.matrix.event, self.optimiser.protocol.event)
 
     @property
@@ -251,7 +247,6 @@ class GLMSDPMechanisms:
 
     @property
     def guarantee(self) -> Guarantee:
-        """Shuffle differential privacy, and what is left against the shuffler."""
         seen = describe_shuffler_view(self.matrix.coins, "counts", "statistics")
         return compute_guarantee(
             self.event,

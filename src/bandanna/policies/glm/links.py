@@ -272,19 +272,15 @@ class Logistic(Link):
         return np.asarray(special.expit(z))
 
     def slope(self, z: Floats) -> Floats:
-        """mu (1 - mu)."""
         return np.asarray(special.expit(z) * special.expit(-np.asarray(z)))
 
     def potential(self, z: Floats) -> Floats:
-        """log(1 + e^z)."""
         return np.logaddexp(0.0, z)
 
     def derivatives(self, z: Floats, order: int) -> Floats:
-        """Polynomials of mu."""
         return logistic_derivatives(z, order)
 
     def derivative_ratio(self, order: int, bound: float) -> float:
-        """Whatever the bound is."""
         return logistic_ratio(order)
 
     def draw(self, means: Floats, uniforms: Floats) -> Floats:
@@ -303,27 +299,21 @@ class Probit(Link):
     slope_bound = 1 / _SQRT_TAU
 
     def mean(self, z: Floats) -> Floats:
-        """Phi(z)."""
         return np.asarray(special.ndtr(z))
 
     def slope(self, z: Floats) -> Floats:
-        """phi(z)."""
         return np.asarray(np.exp(-0.5 * np.square(np.minimum(np.abs(z), 1e150))) / _SQRT_TAU)
 
     def potential(self, z: Floats) -> Floats:
-        """z Phi(z) + phi(z), never below 0."""
         return np.maximum(z * self.mean(z) + self.slope(z), 0.0)
 
     def concordance(self, parameter_bound: float) -> float:
-        """|mu''| = |z| mu' <= S mu', and R = 1."""
         return max(1.0, parameter_bound)
 
     def derivatives(self, z: Floats, order: int) -> Floats:
-        """Hermite polynomials times phi."""
         return probit_derivatives(z, order)
 
     def derivative_ratio(self, order: int, bound: float) -> float:
-        """Of a Hermite polynomial."""
         return probit_ratio(order, bound)
 
     def draw(self, means: Floats, uniforms: Floats) -> Floats:
@@ -344,40 +334,31 @@ class Binomial(Link):
 
     @property
     def reward_bound(self) -> float:
-        """n."""
         return float(self.trials)
 
     @property
     def slope_bound(self) -> float:
-        """n/4."""
         return self.trials / 4
 
     def mean(self, z: Floats) -> Floats:
-        """n s(z)."""
         return np.asarray(self.trials * special.expit(z))
 
     def slope(self, z: Floats) -> Floats:
-        """n s (1 - s)."""
         return np.asarray(self.trials * special.expit(z) * special.expit(-np.asarray(z)))
 
     def potential(self, z: Floats) -> Floats:
-        """n log(1 + e^z)."""
         return np.asarray(self.trials * np.logaddexp(0.0, z))
 
     def derivatives(self, z: Floats, order: int) -> Floats:
-        """n times those of the logistic link."""
         return self.trials * logistic_derivatives(z, order)
 
     def derivative_ratio(self, order: int, bound: float) -> float:
-        """Whatever the bound is."""
         return logistic_ratio(order)
 
     def concordance(self, parameter_bound: float) -> float:
-        """That of the logistic link: the factor n cancels."""
         return 1.0
 
     def draw(self, means: Floats, uniforms: Floats) -> Floats:
-        """The quantile of Bin(n, mean/n): how many values of its distribution function the uniform number passes."""
         chance = np.clip(np.asarray(means) / self.trials, 0.0, 1.0)[..., None]
         below = special.bdtr(np.arange(self.trials), self.trials, chance)  # P(X <= k), k < n
         return np.asarray(np.sum(np.asarray(uniforms)[..., None] >= below, axis=-1), dtype=float)
@@ -396,12 +377,10 @@ class TruncatedPoisson(Link):
 
     @property
     def reward_bound(self) -> float:
-        """R."""
         return float(self.most)
 
     @property
     def slope_bound(self) -> float:
-        """The largest variance of the family, which no z exceeds."""
         return bound_variance(self.most)
 
     @cached_property
@@ -416,29 +395,23 @@ class TruncatedPoisson(Link):
         return weights / total, (top + np.log(total))[..., 0]
 
     def mean(self, z: Floats) -> Floats:
-        """E[k]."""
         return np.asarray(self._chances(z)[0] @ self._counts)
 
     def slope(self, z: Floats) -> Floats:
-        """Var[k]."""
         chances = self._chances(z)[0]
         centred = self._counts - (chances @ self._counts)[..., None]
         return np.asarray(np.sum(chances * centred**2, axis=-1))
 
     def potential(self, z: Floats) -> Floats:
-        """The log-partition function."""
         return np.asarray(self._chances(z)[1])
 
     def derivatives(self, z: Floats, order: int) -> Floats:
-        """The cumulants."""
         return cumulants(self._chances(z)[0], self._counts, order)
 
     def derivative_ratio(self, order: int, bound: float) -> float:
-        """Cumulants of a number in [0, R]: |kappa_{k+1}| <= k! R^{k-1} kappa_2, generously."""
         return math.factorial(order) * float(self.most) ** (order - 1)
 
     def concordance(self, parameter_bound: float) -> float:
-        """The largest |third cumulant| / variance of the family, whatever S is."""
         return bound_skew(self.most)
 
     def argument(self, means: Floats) -> Floats:
@@ -451,7 +424,6 @@ class TruncatedPoisson(Link):
         return np.asarray((low + high) / 2)
 
     def draw(self, means: Floats, uniforms: Floats) -> Floats:
-        """The quantile of the law with this mean."""
         below = np.cumsum(self._chances(self.argument(means))[0][..., :-1], axis=-1)  # P(X <= k), k < R
         return np.asarray(np.sum(np.asarray(uniforms)[..., None] >= below, axis=-1), dtype=float)
 
@@ -467,7 +439,6 @@ class Linear(Link):
     binary = True
 
     def mean(self, z: Floats) -> Floats:
-        """z."""
         return np.asarray(z, dtype=float)
 
     def slope(self, z: Floats) -> Floats:
@@ -475,25 +446,20 @@ class Linear(Link):
         return np.ones(np.shape(z))
 
     def potential(self, z: Floats) -> Floats:
-        """z^2/2."""
         return np.asarray(np.square(z) / 2)
 
     def concordance(self, parameter_bound: float) -> float:
-        """mu'' = 0."""
         return 0.0
 
     def derivatives(self, z: Floats, order: int) -> Floats:
-        """z, 1, 0, ..."""
         found = np.zeros((*np.shape(z), order + 1))
         found[..., 0], found[..., 1] = z, 1.0
         return found
 
     def derivative_ratio(self, order: int, bound: float) -> float:
-        """None above the first."""
         return 0.0
 
     def residual_bound(self, parameter_bound: float) -> float:
-        """R + S."""
         return 1.0 + parameter_bound
 
     def draw(self, means: Floats, uniforms: Floats) -> Floats:

@@ -272,12 +272,10 @@ class NoisyGradient(GradientSums):
 
     @property
     def std(self) -> float:
-        """Of the noise in each coordinate of a sum."""
         return self.protocol.noise_std
 
     @property
     def event(self) -> RepetitionEvent:
-        """What a user whose data are replaced pays over all calls: sensitivity 2G."""
         return RepetitionEvent(event=self.protocol.event, times=self.steps * self.calls)
 
     @property
@@ -318,7 +316,6 @@ class OuterProducts(SymmetricMatrix):
 
     @property
     def sensitivity(self) -> float:
-        """sqrt 2 times the bound."""
         return math.sqrt(2) * self.bound
 
     @property
@@ -329,12 +326,10 @@ class OuterProducts(SymmetricMatrix):
 
     @property
     def upper(self) -> Floats:
-        """The bound on the diagonal."""
         above = self.dim - self.size
         return np.concatenate([np.full(self.size, self.bound), np.full(above, self.bound / math.sqrt(2))])
 
     def project(self, values: Floats) -> Floats:
-        """Negative eigenvalues are cut off, then the norm."""
         eigenvalues, vectors = np.linalg.eigh(self.unpack(values))
         positive = (vectors * np.maximum(eigenvalues, 0.0)[..., None, :]) @ np.swapaxes(vectors, -1, -2)
         return clip_norm(self.pack((positive + np.swapaxes(positive, -1, -2)) / 2), self.bound)
@@ -361,5 +356,4 @@ class ShuffledGradient(GradientSums):
 
     @property
     def std(self) -> float:
-        """Of the noise in each coordinate of a sum, rounding included."""
         return self.protocol.noise.std()

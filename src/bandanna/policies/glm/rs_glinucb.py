@@ -98,7 +98,6 @@ class RareSwitchingPolicy(GLMPolicy[State]):
         return (yield from self.refit(self.record_round(state, released.total)))
 
     def episode(self, state: Any) -> FixedLength | None:
-        """Return one round."""
         rounds = int(np.max(state.rounds))
         return FixedLength(number=rounds, users=1) if rounds < self.horizon else None
 
@@ -248,7 +247,6 @@ class RSGLinUCB(NonPrivateGLMPolicy[RSGLinUCBState], RareSwitchingPolicy[RSGLinU
         return merge_states(group[..., 0] == EXPLORED, explored, played)
 
     def needs_refit(self, state: RSGLinUCBState) -> Bools:
-        """Return whether rows have come that an estimate is not fitted to."""
         return state.stale | state.late
 
     def refit(self, state: RSGLinUCBState) -> Generator[SumQuery, Estimate, RSGLinUCBState]:
@@ -279,7 +277,6 @@ class RSGLinUCB(NonPrivateGLMPolicy[RSGLinUCBState], RareSwitchingPolicy[RSGLinU
 
     @property
     def gamma(self) -> float:
-        """gamma of the table."""
         factor = 25 if self.constants == "theory" else 1
         return factor * self.model.reward_bound * self.parameter_bound * self._spread
 
@@ -290,7 +287,6 @@ class RSGLinUCB(NonPrivateGLMPolicy[RSGLinUCBState], RareSwitchingPolicy[RSGLinU
 
     @property
     def threshold(self) -> float:
-        """Threshold of criterion I, by the table."""
         r, s = self.model.reward_bound, self.parameter_bound
         if self.constants == "theory":
             return 1 / (self.gamma**2 * self.curvature * r**2)
@@ -298,12 +294,10 @@ class RSGLinUCB(NonPrivateGLMPolicy[RSGLinUCBState], RareSwitchingPolicy[RSGLinU
 
     @property
     def elimination(self) -> float:
-        """b = gamma sqrt(kappa)."""
         return self.gamma * math.sqrt(self.curvature)
 
     @property
     def bonus(self) -> float:
-        """beta of the table."""
         return (150 if self.constants == "theory" else 4) * self._spread
 
     @property
@@ -361,7 +355,6 @@ class RSGLinUCB(NonPrivateGLMPolicy[RSGLinUCBState], RareSwitchingPolicy[RSGLinU
         return snapshot.next_tau
 
     def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> RSGLinUCBState:
-        """Return V = H = lambda I."""
         matrix = np.tile(self.regulariser * np.eye(self.dim), (*replicates, 1, 1))
         inverse, nothing = matrix / self.regulariser**2, np.zeros((*replicates, self.dim))
         never, none = np.zeros(replicates, dtype=bool), np.zeros(replicates, dtype=np.int64)
@@ -439,7 +432,6 @@ class RSGLinUCB(NonPrivateGLMPolicy[RSGLinUCBState], RareSwitchingPolicy[RSGLinU
     def decide_block(
         self, state: RSGLinUCBState, contexts: Floats, valid: Bools, totals: Floats | None
     ) -> RoundBlock[RSGLinUCBState]:
-        """Decide rounds up to the first explored one, that one included, or to criterion II."""
         if self.bonus_follows_h and np.all(state.switches > 0):
             contexts, valid = contexts[:, :1], valid[:, :1]
         index, rounds = np.arange(len(contexts)), valid.sum(axis=1)

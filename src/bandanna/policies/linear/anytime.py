@@ -62,19 +62,15 @@ class Anytime(RunningSumPolicy[AnytimeState]):
     _phases: dict[int, BatchedLinearPolicy] = field(default_factory=dict, repr=False, compare=False)
 
     def publish(self, state: AnytimeState) -> LinearSnapshot:
-        """Return the snapshot of the phase's policy."""
         return state.inner.snapshot
 
     def act(self, snapshot: Any, contexts: Floats, coins: DeviceRandomness) -> Choice:
-        """Do as the policy of every phase."""
         return self.first.act(snapshot, contexts, coins)
 
     def report(self, query: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
-        """Do as the policy of every phase."""
         return self.first.report(query, played, coins)
 
     def learn(self, state: AnytimeState, episode: FixedLength) -> Generator[SumQuery, Estimate, AnytimeState]:
-        """Query the batch; after the last one of a phase the next begins from nothing."""
         policy = self.phase(state.phase)
         inner = policy._update(state.inner, (yield self._query(episode)))
         if inner.batches < len(policy._channel.sizes):
@@ -102,17 +98,14 @@ class Anytime(RunningSumPolicy[AnytimeState]):
 
     @property
     def dim(self) -> int:  # type: ignore[override]
-        """Features of an arm."""
         return self.first.dim
 
     @property
     def horizon(self) -> None:  # type: ignore[override]
-        """None: unknown."""
         return
 
     @property
     def privacy(self) -> Privacy:  # type: ignore[override]
-        """The privacy of every phase."""
         return self.first.privacy
 
     @property
@@ -150,17 +143,14 @@ class Anytime(RunningSumPolicy[AnytimeState]):
         return self._phases[number]
 
     def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> AnytimeState:
-        """Return the beginning of phase 0."""
         inner = self.phase(0).init(replicates=replicates)
         return AnytimeState(phase=0, inner=inner, batches=0, repairs=np.zeros(replicates, dtype=np.int64))
 
     def episode(self, state: AnytimeState) -> FixedLength:
-        """Return the next batch of the phase; a phase has complete batches only."""
         sizes = self.phase(state.phase)._channel.sizes
         return FixedLength(number=state.batches + state.inner.batches, users=sizes[state.inner.batches])
 
     def next_episode(self, episode: FixedLength) -> FixedLength:
-        """Return the batch after this one: schedules are public."""
         number = episode.number + 1
         phase, before = self._at(number)
         return FixedLength(number=number, users=self.phase(phase)._channel.sizes[number - before])
@@ -185,14 +175,12 @@ class Anytime(RunningSumPolicy[AnytimeState]):
         self.phase(phase)._use_channel(0, channel)
 
     def clip_features(self, contexts: Floats) -> Floats:
-        """Do as the policy of every phase."""
         return self.first.clip_features(contexts)
 
     def _theta(self, snapshot: Any) -> Floats | None:
         return self.first._theta(snapshot)
 
     def best(self, snapshot: Any, contexts: Floats) -> Ints:
-        """Do as the policy of every phase."""
         return self.first.best(snapshot, contexts)
 
     def _favoured_arms(self, snapshot: Any, arms: Any) -> tuple[NDArray[np.int64], NDArray[np.bool_] | None]:

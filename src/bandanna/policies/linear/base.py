@@ -63,7 +63,6 @@ class FixedBatches(Schedule):
         object.__setattr__(self, "size", validation.integer("batch", self.size))
 
     def sizes(self, horizon: int) -> RunLengthSizes:
-        """Return floor(horizon / size) equal batches."""
         times = horizon // self.size
         if times > validation.LARGEST_EXACT_INTEGER:
             allowed = f"so large that there are at most {validation.LARGEST_EXACT_INTEGER:,} batches"
@@ -89,7 +88,6 @@ class GeometricBatches(Schedule):
             raise InvalidArgument("ratio", self.ratio, "a number >= 1")
 
     def sizes(self, horizon: int) -> RunLengthSizes:
-        """Return growing batches; the last one takes the rest of the horizon if that is smaller than the next."""
         sizes: list[int] = []
         left, step = horizon, 0
         while left > 0:
@@ -162,7 +160,6 @@ class InformedBatches(Schedule):
     most: int | None = None
 
     def sizes(self, horizon: int) -> RunLengthSizes:
-        """Return the sizes of the batches, at least one."""
         sizes: list[int] = []
         left, size = horizon, self.first
         while left >= 1.5 * size or not sizes:
@@ -215,7 +212,6 @@ class ScheduledLinearPolicy(Policy[State]):
 
     @property
     def guarantee(self) -> Guarantee:
-        """The guarantee of all releases."""
         return self._channel.guarantee
 
     @cached_property
@@ -229,11 +225,9 @@ class ScheduledLinearPolicy(Policy[State]):
         return sizes
 
     def episode(self, state: Any) -> FixedLength | None:
-        """Return the next batch, then the rest of the horizon; None when nothing is left."""
         return self._episode(state.batches)
 
     def next_episode(self, episode: FixedLength) -> FixedLength | None:
-        """Return the batch after this one: the schedule is public."""
         return self._episode(episode.number + 1)
 
     def _episode(self, number: int) -> FixedLength | None:
@@ -244,7 +238,6 @@ class ScheduledLinearPolicy(Policy[State]):
         return FixedLength(number=number, users=left, released=False) if left and number == len(sizes) else None
 
     def report(self, query: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
-        """Device: report the features of the arm that was played, and the reward."""
         assert played.features is not None
         arms = played.arms
         if arms is not None and played.answered is not None:
@@ -402,12 +395,10 @@ class LinearPolicy(ScheduledLinearPolicy[LinearSums]):
         return LinearSums(vector=vector, gram=gram, users=users, batches=batches, noise_std=noise_std)
 
     def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> LinearSums:
-        """Return sums over nobody."""
         vector, gram = self._domain.sums(np.zeros((*replicates, self._domain.dim)), 0)
         return LinearSums(vector=vector, gram=gram)
 
     def clip_features(self, contexts: Floats) -> Floats:
-        """Device: clip features to norm 1, as they are reported."""
         return self._domain.clip_features(contexts)
 
     @cached_property
@@ -459,7 +450,6 @@ class BatchedLinearPolicy(ScheduledLinearPolicy[LinearState], RunningSumPolicy[L
     """Base of LinTS and LinUCB, for which the simulator and light clients have shortcuts."""
 
     def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> LinearState:
-        """Return the state before any release."""
         total = np.zeros((*replicates, self._domain.dim))
         snapshot, repairs = self._estimate(total, 0)
         return LinearState(total=total, batches=0, repairs=repairs, snapshot=snapshot)

@@ -257,7 +257,6 @@ class LinTS(BatchedLinearPolicy):
 
     @property
     def guarantee(self) -> Guarantee:
-        """The guarantee of the releases; without a horizon the budget itself, which every batch keeps."""
         budget = self.privacy.budget
         computed = self.horizon is not None or self.privacy.participations > 1 or not self.privacy.noisy
         if computed or not isinstance(budget, ApproxDP):
@@ -275,11 +274,9 @@ class LinTS(BatchedLinearPolicy):
         return np.append(0.0, self._channel.prefix_std() ** 2)
 
     def clip_features(self, contexts: Floats) -> Floats:
-        """Device: clip features as they are reported."""
         return self._selector.clip_features(contexts)
 
     def probabilities(self, snapshot: Posterior, contexts: Floats, actions: Ints) -> tuple[Floats, Floats]:
-        """Return the probability with which devices choose these arms, and its standard error."""
         return self._chances(snapshot, self._selector.rows(contexts), actions)
 
     def _chances(
@@ -309,7 +306,6 @@ class LinTS(BatchedLinearPolicy):
         return found, np.zeros(found.shape)
 
     def best(self, snapshot: Posterior, contexts: Floats) -> Ints:
-        """Return the arm with the largest expected reward."""
         return first_best(self._selector.draws.expected(snapshot.theta, self._selector.rows(contexts)))
 
     @property

@@ -305,7 +305,6 @@ class LinUCB(BatchedLinearPolicy):
         return replace(ahead, radii=self.width * ahead.radii, by_coins=self.ties == "random")
 
     def best(self, snapshot: OptimisticSnapshot, contexts: Floats) -> Ints:
-        """Return the arm with the largest <x, theta>."""
         return self.act(replace(snapshot, radius=0.0, explore=0.0), contexts, NoRandomness()).actions
 
     def _favoured_arms(

@@ -86,7 +86,6 @@ class RareSwitchingLinearPolicy(Policy[State]):
         return self.domain.width / 2 if self.reward_std is None else self.reward_std
 
     def best(self, snapshot: OptimisticSnapshot, contexts: Floats) -> Ints:
-        """Return the arm with the largest <x, theta>."""
         return self.act(replace(snapshot, radius=0.0), contexts, NoRandomness()).actions
 
     def _count_clipped(self, features: Floats, rewards: Floats, bound: float) -> Any:
@@ -235,7 +234,6 @@ class OFUL(RareSwitchingLinearPolicy[OFULState], PublicStoppingPolicy[OFULState]
 
     @cached_property
     def guarantee(self) -> Guarantee:
-        """The guarantee of a reward; contexts are public."""
         stated = reward_guarantee(self.protocol)
         public = (("everybody", "every user's features"),) if self.privacy.noisy else ()
         return replace(stated, observers=(*stated.observers, *public))
@@ -245,14 +243,12 @@ class OFUL(RareSwitchingLinearPolicy[OFULState], PublicStoppingPolicy[OFULState]
         return FLOAT_BITS * (self.dim + 1)
 
     def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> OFULState:
-        """Return the first state."""
         gram, nothing = self.ridge * np.eye(self.dim), np.zeros(self.dim)
         log_det = self.dim * math.log(self.ridge)
         first = self._snapshot(gram, nothing, log_det, switches=0, rounds=0)
         return OFULState(gram=gram, vector=nothing, log_det=log_det, switches=0, rounds=0, snapshot=first)
 
     def episode(self, state: OFULState) -> StoppedByPublicData:
-        """Return the next episode, which ends when V has grown."""
         return StoppedByPublicData(number=state.switches, users=self.horizon - state.rounds)
 
     @classmethod
@@ -293,11 +289,9 @@ class RankOneDomain(SymmetricMatrix):
 
     @property
     def sensitivity(self) -> float:
-        """|x x^T - y y^T|^2 = |x|^4 + |y|^4 - 2 <x, y>^2 <= 2 bound^2."""
         return math.sqrt(2) * self.bound
 
     def project(self, values: Floats) -> Floats:
-        """Return the nearest matrix of this form: the largest eigenvalue alone, cut off at 0 and at the bound."""
         eigenvalues, vectors = np.linalg.eigh(self.unpack(values))
         top = np.clip(eigenvalues[..., -1], 0.0, self.bound)[..., None, None]
         return self.pack(top * vectors[..., :, -1:] * np.swapaxes(vectors[..., :, -1:], -1, -2))
@@ -465,7 +459,6 @@ class OFULJDP(RareSwitchingLinearPolicy[OFULJDPState]):
 
     @cached_property
     def guarantee(self) -> Guarantee:
-        """Joint differential privacy of features and reward: the matrix's stream and one vector, composed."""
         budget = self.privacy.budget
         delta = stated_delta(budget) if isinstance(budget, ApproxDP) else 1e-6
         protects, both = "a user's features and reward", _compose_queries(self._queries)
@@ -489,7 +482,6 @@ class OFULJDP(RareSwitchingLinearPolicy[OFULJDPState]):
         return FLOAT_BITS * (self.dim + self.matrix.domain.dim)
 
     def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> OFULJDPState:
-        """Return the first state."""
         nothing, matrix = np.zeros(self.dim), np.zeros((self.dim, self.dim))
         first, _ = self._snapshot(matrix, nothing, switches=0, rounds=0)
         log_det = self.dim * math.log(self.regulariser)
@@ -498,12 +490,10 @@ class OFULJDP(RareSwitchingLinearPolicy[OFULJDPState]):
         )
 
     def episode(self, state: OFULJDPState) -> FixedLength | None:
-        """Return the next batch; a shorter last one is not released."""
         assert self.batch is not None
         return FixedLength.batch(state.batches, size=self.batch, horizon=self.horizon)
 
     def next_episode(self, episode: FixedLength) -> FixedLength | None:
-        """Return the batch after this one: batches are public."""
         assert self.batch is not None
         return FixedLength.batch(episode.number + 1, size=self.batch, horizon=self.horizon)
 

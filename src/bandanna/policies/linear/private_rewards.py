@@ -211,7 +211,6 @@ class LinTSRewards(Policy[LinTSRewardsState]):
 
     @cached_property
     def guarantee(self) -> Guarantee:
-        """The guarantee of a reward; features are public."""
         stated = self._channel.guarantee
         observers = (*stated.observers, *_PUBLIC)
         return replace(stated, protects=PROTECTS, adjacency="replacement of one user's reward", observers=observers)
@@ -221,7 +220,6 @@ class LinTSRewards(Policy[LinTSRewardsState]):
         return self._channel.bits_per_user
 
     def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> LinTSRewardsState:
-        """Return the first state; contexts that were not declared public are refused."""
         if arms is None and not self.public_contexts:
             hint = (
                 "Only rewards are protected. Pass public_contexts=True if everybody may know every user's features, "
@@ -234,11 +232,9 @@ class LinTSRewards(Policy[LinTSRewardsState]):
         )
 
     def episode(self, state: LinTSRewardsState) -> FixedLength | None:
-        """Return the next batch, then the rest of the horizon."""
         return self._episode(state.batches)
 
     def next_episode(self, episode: FixedLength) -> FixedLength | None:
-        """Return the batch after this one: the schedule is public."""
         return self._episode(episode.number + 1)
 
     def _episode(self, number: int) -> FixedLength | None:
@@ -248,15 +244,12 @@ class LinTSRewards(Policy[LinTSRewardsState]):
         return FixedLength(number=number, users=left, released=False) if left and number == len(self._sizes) else None
 
     def clip_features(self, contexts: Floats) -> Floats:
-        """Device: clip features as they are reported."""
         return self.sampler.clip_features(contexts)
 
     def probabilities(self, snapshot: Posterior, contexts: Floats, actions: Ints) -> tuple[Floats, Floats]:
-        """Return the probability with which devices choose these arms, and its standard error."""
         return self.sampler.probabilities(snapshot, contexts, actions)
 
     def best(self, snapshot: Posterior, contexts: Floats) -> Ints:
-        """Return the arm with the largest expected reward."""
         return self.sampler.best(snapshot, contexts)
 
     def _theta(self, snapshot: Posterior) -> Floats:
