@@ -119,7 +119,7 @@ def test_contexts_that_were_not_declared_public_are_refused(model: str) -> None:
             run()
     assert bd.simulate(policy, fixed).releases
     agent = bd.Agent(policy=policy, test=True, seed=0, arms=np.eye(3) / 2)
-    with pytest.raises(InvalidArgument, match="arms of this agent stay"):
+    with pytest.raises(InvalidArgument, match="This agent has fixed arms"):
         agent.act(np.eye(3))
     assert agent.act().arm in range(3)
 
