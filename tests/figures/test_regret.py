@@ -18,7 +18,7 @@ from bandanna.policies.linear.linucb import LinUCB
 from bandanna.protocols.privacy_model import local
 from bandanna.simulation.engine import simulate
 from bandanna.simulation.environments.linear import LinearContextual
-from bandanna.simulation.figures import PALETTE, _spread_apart, format_axis_number, plot_regret
+from bandanna.simulation.figures import PALETTE, _spread_apart, choose_line_styles, format_axis_number, plot_regret
 from bandanna.simulation.result import Result
 
 
@@ -170,3 +170,13 @@ def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_numbers_have_few_digits(value: float, text: str) -> None:
     """A number is written otherwise."""
     assert format_axis_number(value) == text
+
+
+def test_a_sweep_has_a_colour_for_each_algorithm_and_a_line_style_for_each_epsilon() -> None:
+    labels = ["LinUCB", *(f"{name}, epsilon = {size}" for name in ("LinTS", "DPE, n = 2") for size in ("0.5", "2"))]
+    colours, dashes = zip(*choose_line_styles(labels), strict=True)
+    assert colours == (PALETTE[0], PALETTE[1], PALETTE[1], PALETTE[2], PALETTE[2])
+    assert dashes[1] == dashes[3] != dashes[2] == dashes[4]
+    drawn = plot_regret({label: simulated(1) for label in labels}).axes[0].lines
+    assert [line.get_color() for line in drawn[: len(labels)]] == list(colours)
+    assert [colour for colour, _ in choose_line_styles(["a, epsilon = 1", "b, epsilon = 1"])] == list(PALETTE[:2])

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import math
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +25,8 @@ from bandanna.types import Floats, Ints
 
 # Okabe and Ito's colours, told apart with every common colour blindness; without yellow, which is faint on white
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.5)))  # one more style each time the colours are used up
+DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.5)), (0, (5, 2, 1, 2)), (0, (1, 4)))
+_EPSILON = re.compile(r"(?:, )?epsilon = ([^,]+)")
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _INK, _FAINT = "#333333", "#6B6B6B"
 _STYLE = {
@@ -115,6 +117,25 @@ def decorate_axes(axes: Any, title: str | None, note: str, *, across: str, up: s
 def colour_of(index: int) -> str:
     """Return the colour of curve number `index`."""
     return PALETTE[index % len(PALETTE)]
+
+
+def choose_line_styles(labels: Sequence[str]) -> list[tuple[str, Any]]:
+    """Return colour and dashes of each curve.
+
+    In a sweep, with several epsilons in the labels, there is one colour for each algorithm and one style of line for
+    each epsilon. Otherwise each curve has a colour, and the next style once the colours are used up.
+    """
+    found = [_EPSILON.search(label) for label in labels]
+    budgets = ["" if each is None else each[1] for each in found]
+    sizes = list(dict.fromkeys(filter(None, budgets)))
+    if len(sizes) < 2:
+        places = [(index, index // len(PALETTE)) for index in range(len(labels))]
+    else:
+        names = [_EPSILON.sub("", label) for label in labels]
+        order = list(dict.fromkeys(names))
+        styles = [sizes.index(budget) if budget else 0 for budget in budgets]
+        places = [(order.index(name), style) for name, style in zip(names, styles, strict=True)]
+    return [(colour_of(colour), DASHES[style % len(DASHES)]) for colour, style in places]
 
 
 def label_ends(axes: Any, named: Sequence[tuple[str, float, float, str, bool]]) -> None:
@@ -309,6 +330,7 @@ def plot_panels(
     if not 1 <= len(panels) <= MAX_PANELS:
         raise InvalidArgument("panels", len(panels), f"1 to {MAX_PANELS}", "Draw fewer, or use the table")
     names = list(dict.fromkeys(name for panel in panels.values() for name in panel))
+    styles = dict(zip(names, choose_line_styles(names), strict=True))
     several = len(panels) > 1
     columns = 2 if len(panels) in (2, 4) else min(_ACROSS, len(panels))
     rows = math.ceil(len(panels) / columns)
@@ -318,7 +340,7 @@ def plot_panels(
         for place, (panel, lines) in enumerate(panels.items()):
             axes = figure.add_subplot(rows, columns, place + 1)
             for name, line in lines.items():
-                _draw_panel_line(axes, line, names.index(name), label=name, points=points)
+                _draw_panel_line(axes, line, *styles[name], label=name, points=points)
             if log:
                 _set_log_scales(axes, list(lines.values()))
             _set_ticks(axes)
@@ -331,8 +353,7 @@ def plot_panels(
     return figure
 
 
-def _draw_panel_line(axes: Any, line: PanelLine, index: int, *, label: str, points: bool) -> None:
-    colour, dashes = colour_of(index), DASHES[index // len(PALETTE) % len(DASHES)]
+def _draw_panel_line(axes: Any, line: PanelLine, colour: str, dashes: Any, *, label: str, points: bool) -> None:
     style = {"color": colour, "label": label, "linewidth": 2.0}
     spread = np.nan_to_num(line.spread)
     if line.across is None:
@@ -461,23 +482,29 @@ def _draw_regret(
     curves: list[tuple[str, RegretCurves]], *, title: str | None, log: bool, lines: list[BoundLine]
 ) -> Any:
     figure, axes = make_axes((8.4, 5.2), (0.12, 0.13, 0.66, 0.72))
-    for index, (_, result) in enumerate(curves):
-        _draw_curve(axes, result, index, log=log, shade=min(0.18, 0.8 / len(curves)))
+    styles = choose_line_styles([label for label, _ in curves])
+    for (_, result), style in zip(curves, styles, strict=True):
+        _draw_curve(axes, result, *style, log=log, shade=min(0.18, 0.8 / len(curves)))
     for line in lines:
-        axes.plot(line.rounds, line.values, color=colour_of(line.index), linestyle=line.dashes, linewidth=1.2)
+        axes.plot(line.rounds, line.values, color=styles[line.index][0], linestyle=line.dashes, linewidth=1.2)
     _set_scales(axes, [result for _, result in curves], log=log, others=[line.values for line in lines])
     _decorate_regret(axes, [result for _, result in curves], title, note=explain_lines(lines))
-    _label_curves(axes, curves, lines)
+    named = []
+    for (label, result), (colour, _) in zip(curves, styles, strict=True):
+        end = float(result.mean()[-1])
+        named.append((f"{label}  {format_axis_number(end)}", result.horizon, end, colour, True))
+    for line in lines:
+        named.append((line.text, int(line.rounds[-1]), float(line.values[-1]), styles[line.index][0], False))
+    label_ends(axes, named)
     return figure
 
 
-def _draw_curve(axes: Any, result: RegretCurves, index: int, *, log: bool, shade: float) -> None:
+def _draw_curve(axes: Any, result: RegretCurves, colour: str, dashes: Any, *, log: bool, shade: float) -> None:
     """Draw the mean, and two standard errors to either side where they exist."""
     rounds, mean, spread = result.checkpoints.astype(float), result.mean(), 2 * result.stderr()
     if not log:  # every run begins at nothing
         rounds, mean, spread = (np.concatenate([[0.0], values]) for values in (rounds, mean, spread))
     shown = mean > 0 if log else np.isfinite(mean)
-    colour, dashes = colour_of(index), DASHES[index // len(PALETTE) % len(DASHES)]
     axes.plot(rounds[shown], mean[shown], color=colour, linestyle=dashes, linewidth=2.4, solid_capstyle="round")
     if result.n_seeds > 1:
         low, high = (mean - spread)[shown], (mean + spread)[shown]
@@ -519,22 +546,6 @@ def _decorate_regret(axes: Any, results: list[RegretCurves], title: str | None, 
     seeds = f"{most:,}" if least == most else f"{least:,} to {most:,}"
     note = (f"mean of {seeds} seeds; band: ± 2 standard errors" if most > 1 else "one seed") + note
     decorate_axes(axes, title, note, across="rounds", up="regret")
-
-
-def _label_curves(axes: Any, curves: list[tuple[str, RegretCurves]], lines: Sequence[BoundLine] = ()) -> None:
-    """Draw the name and final value of every curve and line at its right end, moved apart where they are close."""
-    named = [
-        (
-            f"{label}  {format_axis_number(float(result.mean()[-1]))}",
-            result.horizon,
-            float(result.mean()[-1]),
-            colour_of(index),
-            True,
-        )
-        for index, (label, result) in enumerate(curves)
-    ]
-    named += [(each.text, int(each.rounds[-1]), float(each.values[-1]), colour_of(each.index), False) for each in lines]
-    label_ends(axes, named)
 
 
 # Reward against epsilon
