@@ -269,7 +269,7 @@ def calibrate_vector_sum(
     """Find the least noise (A.4), refusals included (A.9); `paper`: the printed g, b, p [000, Thms C.1 and E.5].
 
     The printed noise scales with the largest l2 norm: 1 for either part of a linear report, and half of the l2 diameter
-    for other domains, B sqrt(s) for s averages in [-B, B] [001, IV-C and Thm 5.2(iii)].
+    for other domains, B sqrt(s) for s averages in [-B, B] (IV-C and Thm 5.2(iii) of [001]).
     """
     check_domain(domain)
     if validation.one_of("calibration", calibration, ("tight", "paper")) == "paper":
