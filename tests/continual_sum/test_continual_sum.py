@@ -64,7 +64,6 @@ def _calibrated_once() -> Iterator[None]:
 def counter(
     privacy: bd.protocols.Privacy, domain: bd.device.Domain, seed: int = 1, horizon: int = USERS
 ) -> bd.agent.ContinualSum:
-    """A counter with seeded noise."""
     source = bd.device.FastNoise(np.random.default_rng(seed))
     return bd.agent.ContinualSum(horizon=horizon, privacy=privacy, values=domain, source=source)
 
@@ -157,7 +156,6 @@ def test_an_estimate_stands_until_a_batch_is_full() -> None:
 
 @each_model
 def test_refused_updates_change_nothing(privacy: bd.protocols.Privacy) -> None:
-    """After a refused value, or one too many, the counter is not what it was."""
     values = stream(bd.device.Box(dim=1))
     disturbed, calm = counter(privacy, bd.device.Box(dim=1)), counter(privacy, bd.device.Box(dim=1))
     for t, value in enumerate(values):
@@ -193,7 +191,7 @@ def test_bits_and_matrices_are_checked() -> None:
         (bd.device.Bits(), 0.5, "value must be 0 or 1, got a value outside"),
         (bd.device.Bits(), "yes", "value must be 0 or 1, got a str"),
         (bd.device.Bits(), None, "value must be 0 or 1, got None"),
-        (bd.device.Bits(), [1], "value must be shape (): 0 or 1, got an array of shape (1,) of floats"),
+        (bd.device.Bits(), [1], "value must be 0 or 1, of shape (), got an array of shape (1,) of floats"),
         (bd.device.Box(dim=1), math.nan, "value must be a number in [0, 1], got a float that is not finite"),
         (
             bd.device.Box(dim=2, low=-1),
@@ -230,7 +228,7 @@ def test_a_refused_stream_says_where() -> None:
     with pytest.raises(InvalidStatistic, match=r"values\[1, 4\] must be 0 or 1.*, got a value outside"):
         counter(bd.none(), bd.device.Bits()).run(bits)
     for shape in ((0,), (), (3, 0)):
-        with pytest.raises(InvalidStatistic, match=r"shape \(..., users\), at least one user"):
+        with pytest.raises(InvalidStatistic, match=r"shape \(\.\.\., users\) with at least one user"):
             counter(bd.none(), bd.device.Bits()).run(np.zeros(shape))
     for shape in ((2,), (5, 3), (0, 2)):
         with pytest.raises(InvalidStatistic, match=r"shape \(..., users, 2\)"):
@@ -249,7 +247,6 @@ def test_the_promise_is_about_what_is_counted(privacy: bd.protocols.Privacy, dom
 
 
 def test_bad_configuration() -> None:
-    """Arguments without meaning are accepted: k too large, a horizon of none, no source, models without a counter."""
     with pytest.raises(InvalidArgument, match="shufflers"):
         counter(bd.concurrent(**BUDGET, shufflers=6), bd.device.Bits())
     with pytest.raises(InvalidArgument, match="shufflers"):
@@ -262,7 +259,7 @@ def test_bad_configuration() -> None:
         counter(bd.none(), bd.device.Bits(), horizon=0)
     with pytest.raises(InvalidArgument, match="privacy"):
         counter(None, bd.device.Bits())  # type: ignore[arg-type]
-    with pytest.raises(InvalidArgument, match=r"values must be bd.*, got 1"):
+    with pytest.raises(InvalidArgument, match=r"values must be a bd.*, got 1"):
         bd.agent.ContinualSum(horizon=5, privacy=bd.none(), values=1)  # type: ignore[arg-type]
     with pytest.raises(InvalidArgument, match="participations"):
         counter(bd.shuffle(**BUDGET, participations=2), bd.device.Bits())
@@ -276,7 +273,6 @@ def test_bad_configuration() -> None:
 
 
 def test_people_get_secure_noise() -> None:
-    """A secure source cannot run a counter, or is used for the simulator's shortcut."""
     count = bd.agent.ContinualSum(
         horizon=8, privacy=bd.concurrent(**BUDGET, shufflers=2), values=bd.device.Bits(), source=bd.device.SecureNoise()
     )
@@ -308,8 +304,6 @@ def test_an_interrupted_update_counts_nobody(privacy: bd.protocols.Privacy, monk
     before, state, estimate = counting.users, counting._counter_state, counting.estimate
 
     class Broken(Estimate):
-        """Breaks off when it is looked at."""
-
         def __getattribute__(self, name: str) -> Any:
             if name == "total":
                 raise KeyboardInterrupt
@@ -336,7 +330,6 @@ def test_an_interrupted_update_counts_nobody(privacy: bd.protocols.Privacy, monk
 
 @each_model
 def test_threads_take_turns(privacy: bd.protocols.Privacy, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two threads step from one state: the same users are released twice, with fresh noise."""
     counting = counter(privacy, bd.device.Bits(), horizon=200)
     inside, most = [0], [0]
     release = type(counting.protocol).release
@@ -363,7 +356,6 @@ def test_threads_take_turns(privacy: bd.protocols.Privacy, monkeypatch: pytest.M
 
 @pytest.mark.parametrize("name", ["none", "central, tree", "local", "2 shufflers"])
 def test_an_interrupt_at_any_line(name: str) -> None:
-    """After an interrupt, a counter has half an update: users, sum and state that do not belong together."""
     made = counter(MODELS[name], bd.device.Bits(), horizon=4000)
     k, calm = 1, 0
     while calm < 3:

@@ -42,14 +42,12 @@ noisy = pytest.mark.parametrize("name", [name for name in KINDS if name != "none
 
 
 def counter_of(name: str, source: Any = "seeded") -> bd.agent.ContinualSum:
-    """A small one."""
     privacy, values = KINDS[name]
     made = bd.device.FastNoise(np.random.default_rng(3)) if source == "seeded" else source
     return bd.agent.ContinualSum(horizon=24, privacy=privacy, values=values, source=made)
 
 
 def stream(name: str) -> list[Any]:
-    """24 values."""
     shape = {"Bits": (), "Box": (2,), "Ball": (2,), "SymmetricMatrix": (2, 2)}[type(KINDS[name][1]).__name__]
     shape = () if name == "blt" else shape
     draws = np.random.default_rng(1).integers(0, 2, size=(24, *shape)) / (1 if name in ("bits", "shuffle") else 2)
@@ -57,18 +55,15 @@ def stream(name: str) -> list[Any]:
 
 
 def sums(counter: bd.agent.ContinualSum, values: list[Any], named: bool = True) -> list[Any]:
-    """The estimates of further updates."""
     return [np.array(counter.update(one, user=counter.users if named else None)).tolist() for one in values]
 
 
 def goes_on(counter: bd.agent.ContinualSum, name: str) -> None:
-    """To the end of the stream, as an uninterrupted one."""
     users = counter.users
     assert sums(counter, stream(name)[users:]) == sums(counter_of(name), stream(name))[users:]
 
 
 def entries(save: Path) -> list[Any]:
-    """Of its journal."""
     return SQLiteStore(f"{save}.journal", create=False, encoding=ENCODING).entries()
 
 
@@ -101,7 +96,6 @@ for value in np.load(sys.argv[2]):
 
 @pytest.mark.parametrize("name", [pytest.param("blt", marks=pytest.mark.full), "concurrent"])
 def test_killed(name: str, tmp_path: Path) -> None:
-    """After SIGKILL, an estimate that was seen is lost, or drawn again with other noise."""
     expected, save = sums(counter_of(name), stream(name)), tmp_path / "counter"
     counter_of(name).save(save)
     np.save(tmp_path / "values.npy", np.array(stream(name)))
@@ -121,7 +115,6 @@ def test_killed(name: str, tmp_path: Path) -> None:
 @pytest.mark.often(of=lambda name: name in ("blt", "concurrent"))
 @pytest.mark.parametrize("name", ["none", "blt", "tree", "concurrent"])
 def test_killed_at_many_lines(name: str, tmp_path: Path) -> None:
-    """Between some two steps of an update or a save, a kill loses what was seen or leaves what cannot be loaded."""
     expected, values, save = sums(counter_of(name), stream(name)), stream(name), tmp_path / "counter"
     counter_of(name).save(save)
     for step in (*range(3, 200, 17), *range(200, 1200, 61)):
@@ -143,7 +136,6 @@ def test_killed_at_many_lines(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["none", "blt", "concurrent", "local"])
 def test_an_interrupt_and_on(name: str, tmp_path: Path) -> None:
-    """After an interrupt at some line of an update, the same counter does not go on as if nothing had been."""
     expected, values = sums(counter_of(name), stream(name)), stream(name)
     counter = counter_of(name)
     counter.save(tmp_path / "counter")
@@ -184,7 +176,6 @@ def test_an_older_save_never_noises_again(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["blt", "shuffle", "local"])
 def test_everybody_is_counted(name: str, tmp_path: Path) -> None:
-    """A user takes part more often than the guarantee covers: before a save, after it, or after a crash."""
     privacy, values = KINDS[name][0], stream(name)
     counter, most = counter_of(name), privacy.participations
     for _ in range(most):
@@ -207,7 +198,6 @@ def test_everybody_is_counted(name: str, tmp_path: Path) -> None:
 
 
 def test_a_refusal_counts_nobody(tmp_path: Path) -> None:
-    """Who sent a value that was refused cannot send another."""
     counter = counter_of("shuffle")
     counter.save(tmp_path / "counter")
     with pytest.raises(bd.errors.InvalidStatistic):
@@ -217,7 +207,6 @@ def test_a_refusal_counts_nobody(tmp_path: Path) -> None:
 
 
 def test_the_files(tmp_path: Path) -> None:
-    """A counter's files are open to others, follow links, or are believed without each other."""
     counter, save = counter_of("blt"), tmp_path / "counter"
     sums(counter, stream("blt")[:3])
     counter.save(save)
@@ -252,7 +241,6 @@ def test_the_budget_is_the_journals(tmp_path: Path) -> None:
 
 
 def test_an_interrupted_first_save(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A first save that was interrupted makes the counter, or its path, useless."""
     counter = counter_of("blt")
     with monkeypatch.context() as patch:
         patch.setattr(files, "write_private_file", lambda *_: 1 / 0)
@@ -278,7 +266,6 @@ def test_what_cannot_be_saved_is_refused(source: Any, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["none", "blt", "tree", "bits", "concurrent"])
 def test_crafted_saves(name: str, tmp_path: Path) -> None:
-    """A save that somebody has made up ends in a foreign exception, a hang, or another counter's sums."""
     counter, save = counter_of(name), tmp_path / "counter"
     sums(counter, stream(name)[:5])
     counter.save(save)

@@ -16,14 +16,12 @@ MODELS = ("meta-llama/llama-3.1-8b-instruct", "mistralai/mistral-large-2512", "g
 
 
 def table(header: tuple[str, ...], rows: list[list[object]]) -> str:
-    """As CSV."""
     text = io.StringIO(newline="")
     csv.writer(text, lineterminator="\n").writerows([header, *rows])
     return text.getvalue()
 
 
 def actg(rows: int = 400, seed: int = 0) -> str:
-    """Arm 1 is the best."""
     rng = np.random.default_rng(seed)
     made: list[list[object]] = []
     for number in range(rows):
@@ -34,14 +32,12 @@ def actg(rows: int = 400, seed: int = 0) -> str:
 
 
 def thornton() -> str:
-    """With somebody whose age is missing."""
     people: list[list[object]] = [[1, 1, 0.0, 2.0, 30], [2, 0, 0.5, 1.0, 40], [3, 1, 2.9, 0.5, "NA"]]
     people += [[i, i % 2, (0.0, 0.9, 1.9, 2.8)[i % 4], 1.5, 20 + i] for i in range(4, 40)]
     return table(("rownames", "got", "tinc", "distvct", "age"), people)
 
 
 def obd() -> str:
-    """Random, of men."""
     rows: list[list[object]] = [
         [i, i % 34, i % 3, int(i % 50 == 0), 1 / 34, "a", "b", f"c{i % 5}", "d"] for i in range(200)
     ]
@@ -50,7 +46,6 @@ def obd() -> str:
 
 
 def routing(rows: int = 30) -> str:
-    """The middle model is the best."""
     lines = [
         {
             "prompt": f"what is {i}\u2028?",
@@ -62,14 +57,12 @@ def routing(rows: int = 30) -> str:
 
 
 def shuttle(rows: int = 70) -> str:
-    """All seven states."""
     states = ("Rad.Flow", "Fpv.Close", "Fpv.Open", "High", "Bypass", "Bpv.Close", "Bpv.Open")
     made: list[list[object]] = [[*range(i, i + 9), states[i % 7]] for i in range(rows)]
     return table((*(f"V{i}" for i in range(1, 10)), "Class"), made)
 
 
 def wheel(path: Path, files: dict[str, str]) -> Path:
-    """A zip archive."""
     with zipfile.ZipFile(path, "w") as archive:
         for name, text in files.items():
             archive.writestr(name, text)
@@ -77,7 +70,6 @@ def wheel(path: Path, files: dict[str, str]) -> Path:
 
 
 def tarred(path: Path, files: dict[str, str]) -> Path:
-    """A source archive."""
     with tarfile.open(path, "w:gz") as archive:
         for name, text in files.items():
             content = text.encode()

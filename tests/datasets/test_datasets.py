@@ -1,4 +1,4 @@
-"""Data sets from files of their form: what is loaded, from where, and what is said when it is not there."""
+"""Data sets by name and own files."""
 
 from __future__ import annotations
 
@@ -6,19 +6,20 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
 import pytest
 
 import bandanna as bd
 from bandanna.data import datasets
-from bandanna.data.datasets import find_installed, read_content
-from bandanna.data.features.map import Map, Range
+from bandanna.data.datasets import find_installed, read, read_content
+from bandanna.data.features.map import Map, OneHot, Range
 from bandanna.errors import BandannaError, InvalidArgument, InvalidStatistic, MissingExtra
 
 from . import files
 
 
 def saved(folder: Path, name: str, text: str) -> Path:
-    """In a file."""
     (folder / name).write_text(text, encoding="utf-8")
     return folder / name
 
@@ -40,7 +41,6 @@ def test_a_trial(tmp_path: Path) -> None:
 
 
 def test_arms_without_features(tmp_path: Path) -> None:
-    """Features of arms alone depend on the user, or are not as far apart as they can be."""
     data = bd.datasets.load("actg175", path=saved(tmp_path, "ACTG175.csv", files.actg()))
     shown = data.log(contexts="arms").contexts
     assert shown.shape == (400, 4, 4)
@@ -52,7 +52,6 @@ def test_arms_without_features(tmp_path: Path) -> None:
 
 
 def test_vouchers(tmp_path: Path) -> None:
-    """Vouchers are in the wrong bin, or a row with something missing is kept."""
     data = bd.datasets.load("thornton", path=saved(tmp_path, "thornton_hiv.csv", files.thornton()))
     assert len(data) == 38
     assert data.given is not None
@@ -76,7 +75,6 @@ def test_impressions(tmp_path: Path) -> None:
 
 
 def test_prompts(tmp_path: Path) -> None:
-    """The price of a model is not taken off, or a prompt with a separator of lines is cut in two."""
     texts = {
         "pareto_bandit/data/examples/val.jsonl": files.routing(),
         "x/data/examples/test_holdout.jsonl": files.routing(5),
@@ -93,7 +91,6 @@ def test_prompts(tmp_path: Path) -> None:
 
 
 def test_sensors(tmp_path: Path) -> None:
-    """The right state has no reward."""
     data = bd.datasets.load("shuttle", path=saved(tmp_path, "shuttle.csv", files.shuttle()))
     assert np.array_equal(np.argmax(data.rewards, axis=1), np.arange(70) % 7)
     assert data.table(contexts="arms").dim == 7
@@ -104,7 +101,6 @@ def test_sensors(tmp_path: Path) -> None:
 
 
 def test_a_map_of_ones_own(tmp_path: Path) -> None:
-    """Another map is not taken, or one for other columns is."""
     path = saved(tmp_path, "ACTG175.csv", files.actg())
     both = Map(Range(cd40=(0, 1000), age=(18, 80)))
     assert bd.datasets.load("actg175", path=path, features=both).dim == 2
@@ -115,7 +111,6 @@ def test_a_map_of_ones_own(tmp_path: Path) -> None:
 
 
 def test_where_files_are_found(tmp_path: Path) -> None:
-    """A file is not found in a wheel, a source archive, a Debian package or a folder; or a wrong one is taken."""
     inside, text = "datasets/ACTG175.csv", {"lifelines/datasets/ACTG175.csv": "a", "lifelines/datasets/other.csv": "b"}
     below = {"./usr/lib/lifelines/datasets/ACTG175.csv": "a"}
     for place in (
@@ -179,14 +174,12 @@ def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_damaged_files(name: str, text: str, tmp_path: Path) -> None:
-    """A file of another form is taken, or ends in another error than ours."""
     suffix = {"routing": ".jsonl"}.get(name, ".csv")
     with pytest.raises(BandannaError):
         bd.datasets.load(name, path=saved(tmp_path, f"file{suffix}", text))
 
 
 def test_every_card_is_complete() -> None:
-    """A card lacks a line, or says another number of rows than the documentation."""
     for card in bd.datasets.cards():
         assert all(value for name, value in card.to_dict().items() if name != "people"), card.name
         assert card.kind in ("log", "table")
@@ -194,3 +187,48 @@ def test_every_card_is_complete() -> None:
     for card in bd.datasets.cards():
         assert f"`{card.name}`" in page
         assert f"{card.rows:,}" in page
+
+
+ROWS = "arm,reward,p,age,site,right\n" + "".join(
+    f"{'ab'[i % 2]},{i % 3 == 0:d},0.5,{20 + i},{'north' if i % 2 else 'south'},{'xyz'[i % 3]}\n" for i in range(30)
+)
+USERS = Map(Range(age=(18, 80)), OneHot(site=["north", "south"]))
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    (tmp_path / "own.csv").write_text(ROWS)
+    return tmp_path / "own.csv"
+
+
+def test_a_log(file: Path) -> None:
+    """Arms, rewards, probabilities or features of an own log are not those of the file."""
+    data = read(file, arm="arm", reward="reward", propensity="p", features=USERS)
+    assert (data.arms, len(data), data.dim) == (("a", "b"), 30, 3)
+    assert data.log().propensities.tolist() == [0.5] * 30
+    same = read(file, arm="arm", reward="reward", propensity="0.5")
+    assert same.dim == 0
+    assert same.floor == 0.5
+    assert same.log(contexts="arms").dim == 2
+
+
+def test_a_table(file: Path, tmp_path: Path) -> None:
+    data = read(file, label="right", features=USERS)
+    assert (data.arms, data.rewards[1].tolist()) == (("x", "y", "z"), [0.0, 1.0, 0.0])
+    assert data.table().n_arms == 3
+    columns = {"right": ["xyz"[i % 3] for i in range(30)], "age": list(range(20, 50)), "site": ["north"] * 30}
+    pa.parquet.write_table(pa.table(columns), tmp_path / "own.parquet")
+    assert read(tmp_path / "own.parquet", label="right", features=USERS).dim == 3
+
+
+def test_own_what_is_missing_is_named(file: Path) -> None:
+    with pytest.raises(BandannaError, match="--arm, --reward and --propensity"):
+        read(file)
+    with pytest.raises(BandannaError, match="--propensity is missing"):
+        read(file, arm="arm", reward="reward")
+    with pytest.raises(InvalidArgument, match="Column 1 has a similar name"):
+        read(file, arm="arm", reward="rewrd", propensity=0.5)
+    with pytest.raises(InvalidArgument, match=r"bd\.features\.Map"):
+        read(file, label="right", features=3)  # type: ignore[arg-type]
+    with pytest.raises(BandannaError, match="cannot be read"):
+        read(file.with_name("none.csv"), label="right")

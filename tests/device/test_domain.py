@@ -1,4 +1,4 @@
-"""Domains: what is admitted lies inside, sensitivities are diameters, and bad statistics are named with their place."""
+"""Domains, statistics, batches in parts, and estimates."""
 
 from __future__ import annotations
 
@@ -15,9 +15,23 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from numpy.typing import NDArray
 
-from bandanna.device.domain import Ball, Box, Domain, clip_norm
+from bandanna.device.domain import (
+    Ball,
+    Bits,
+    Box,
+    Domain,
+    Estimate,
+    Statistic,
+    StreamedStatistic,
+    SymmetricMatrix,
+    clip_norm,
+)
 from bandanna.device.linear_report import LinearReport
+from bandanna.device.noise import ReplicatedNoise
 from bandanna.errors import InvalidArgument, InvalidStatistic
+from bandanna.numeric.rng import Streams
+from bandanna.privacy.budgets import ApproxDP
+from bandanna.protocols.shuffle_binomial import ShuffleBinomial
 
 from ..drawn import examples
 
@@ -35,7 +49,6 @@ numbers = st.just(0.0) | st.floats(1e-6, 1e3) | st.floats(-1e3, -1e-6)
 
 
 def inside(domain: Domain, values: Floats) -> bool:
-    """Whether all vectors lie in the domain, by its definition."""
     if isinstance(domain, Ball):
         return bool(np.all(np.sqrt(np.sum(values**2, axis=-1)) <= domain.bound * (1 + 1e-12)))
     if isinstance(domain, Box):
@@ -70,7 +83,6 @@ def sample(domain: Domain, count: int, seed: int) -> Floats:
 @examples(12, full=30)
 @given(data=st.data())
 def test_admitted_statistics_lie_inside(name: str, data: st.DataObject) -> None:
-    """Some statistic leaves the domain through its own front door, or is moved a second time."""
     admit(DOMAINS[name], data)
 
 
@@ -79,12 +91,10 @@ def test_admitted_statistics_lie_inside(name: str, data: st.DataObject) -> None:
 @settings(max_examples=300)
 @given(data=st.data())
 def test_rare_statistics_lie_inside(name: str, data: st.DataObject) -> None:
-    """The same, of rarer ones."""
     admit(DOMAINS[name], data)
 
 
 def admit(domain: Domain, data: st.DataObject) -> None:
-    """What is drawn is admitted once, and once more."""
     values = data.draw(arrays.arrays(float, (2, domain.dim), elements=numbers))
     admitted = domain.admit(values)
     assert np.all(np.isfinite(admitted.values))
@@ -107,7 +117,6 @@ def test_points_of_the_domain_stay(name: str) -> None:
 
 @pytest.mark.parametrize("name", DOMAINS)
 def test_sensitivities_are_diameters(name: str) -> None:
-    """Two points of the domain are farther apart than the sensitivity, or the sensitivity is not attained."""
     domain = DOMAINS[name]
     values = sample(domain, 500, seed=2)
     apart = values[:, None, :] - values[None, :, :]
@@ -120,7 +129,6 @@ def test_sensitivities_are_diameters(name: str) -> None:
 
 
 def test_balls_and_boxes_by_hand() -> None:
-    """The diameters of a ball and a box are not those of geometry."""
     ball, box = Ball(dim=4, bound=1.5), Box(dim=4, low=-1.0, high=2.0)
     assert (ball.sensitivity, ball.l1_sensitivity, ball.reach) == (3.0, 6.0, 3.0)
     assert (box.sensitivity, box.l1_sensitivity, box.reach) == (6.0, 12.0, 3.0)
@@ -194,7 +202,6 @@ def test_statistics_of_the_wrong_shape(shape: tuple[int, ...]) -> None:
 
 
 def test_clipping_switched_off() -> None:
-    """With clipping off a statistic outside of its domain is moved, or the error does not say whose, or shows it."""
     values = np.zeros((2, 3, 2))
     values[1, 2] = (0.0, 1.5)
     with pytest.raises(InvalidStatistic, match="clipping is off") as caught:
@@ -206,7 +213,6 @@ def test_clipping_switched_off() -> None:
 
 @pytest.mark.parametrize("dim", [0, -1, 1.5, True, None, "3", math.nan])
 def test_bad_dimensions(dim: Any) -> None:
-    """A domain of no dimension exists."""
     with pytest.raises(InvalidArgument, match="dim"):
         Ball(dim=dim)
     with pytest.raises(InvalidArgument, match="dim"):
@@ -215,14 +221,12 @@ def test_bad_dimensions(dim: Any) -> None:
 
 @pytest.mark.parametrize("bound", [0, -1.0, math.nan, math.inf, True, None, "1"])
 def test_bad_bounds(bound: Any) -> None:
-    """A ball without a bound exists."""
     with pytest.raises(InvalidArgument, match="bound"):
         Ball(dim=2, bound=bound)
 
 
 @pytest.mark.parametrize(("low", "high"), [(1.0, 1.0), (2.0, 1.0), (0.0, math.inf), (-math.inf, 0.0), (math.nan, 1.0)])
 def test_bad_boxes(low: float, high: float) -> None:
-    """An empty or unbounded box exists."""
     with pytest.raises(InvalidArgument, match="low, high"):
         Box(dim=2, low=low, high=high)
 
@@ -236,7 +240,6 @@ def test_whole_floats_are_dimensions() -> None:
 @examples(30, full=100)
 @given(arrays.arrays(float, (4, 3), elements=numbers), st.floats(0.01, 100.0))
 def test_clipped_norms(values: Floats, bound: float) -> None:
-    """Clipping makes a vector longer than the bound, changes its direction, or touches a short one."""
     clipped = clip_norm(values, bound)
     before, after = np.linalg.norm(values, axis=-1), np.linalg.norm(clipped, axis=-1)
     assert np.all(after <= bound * (1 + 1e-14))
@@ -246,7 +249,6 @@ def test_clipped_norms(values: Floats, bound: float) -> None:
 
 
 def test_grouped_statistics() -> None:
-    """Users who share a row are not counted or summed as many times as they are."""
     rows = np.array([[1.0, 0.0], [0.0, 2.0]])
     domain = Ball(dim=2, bound=2.0)
     plain = domain.admit(np.repeat(rows, [3, 4], axis=0))
@@ -254,3 +256,105 @@ def test_grouped_statistics() -> None:
     assert plain.users == grouped.users == 7
     np.testing.assert_array_equal(plain.total(), [3.0, 8.0])
     np.testing.assert_array_equal(grouped.total(), [3.0, 8.0])
+
+
+def test_bits_are_zero_or_one() -> None:
+    assert Bits().admit([[0.0], [1.0]], clip=False).values.tolist() == [[0.0], [1.0]]
+    for wrong in (0.5, -1.0, 2.0, 1e-6):
+        with pytest.raises(InvalidStatistic):
+            Bits().admit([[wrong]], clip=False)
+    clipped = Bits().admit([[0.7], [0.2], [1.0]])
+    assert clipped.values.tolist() == [[1.0], [0.0], [1.0]]
+    assert int(clipped.clipped) == 2
+    assert Bits().sensitivity == 1.0
+    with pytest.raises(InvalidArgument):
+        Bits(dim=2)
+
+
+@given(st.integers(1, 6), st.integers(0, 2**31))
+def test_matrices_are_packed_isometrically(size: int, seed: int) -> None:
+    domain = SymmetricMatrix(size=size)
+    raw = np.random.default_rng(seed).normal(size=(3, size, size))
+    matrices = (raw + np.swapaxes(raw, 1, 2)) / 2
+    packed = domain.pack(matrices)
+    assert packed.shape == (3, size * (size + 1) // 2)
+    assert np.allclose(np.linalg.norm(packed, axis=-1), np.linalg.norm(matrices, axis=(-2, -1)))
+    assert np.allclose(domain.unpack(packed), matrices)
+    assert np.all(np.abs(domain.project(packed)) <= domain.upper + 1e-12)
+
+
+def test_matrices_that_are_none_are_refused() -> None:
+    domain = SymmetricMatrix(size=2, bound=3.0)
+    assert domain.sensitivity == 6.0
+    assert domain.dim == 3
+    with pytest.raises(InvalidStatistic):
+        domain.pack(np.zeros((3, 3)))
+    with pytest.raises(InvalidStatistic):
+        domain.pack(np.array([[0.0, 1.0], [0.5, 0.0]]))
+    with pytest.raises(InvalidStatistic, match="finite"):
+        domain.admit(domain.pack(np.full((1, 2, 2), math.nan)), clip=False)
+
+
+DOMAIN = Ball(dim=3)
+VALUES = np.random.default_rng(0).normal(size=(2, 10, 3))  # two replicates, ten users, some of them clipped
+
+
+def whole() -> Statistic:
+    return DOMAIN.admit(VALUES)
+
+
+def arriving(users: int = 10) -> StreamedStatistic:
+    parts = (DOMAIN.admit(VALUES[:, begin : begin + 3]) for begin in range(0, 10, 3))
+    return StreamedStatistic(DOMAIN, users=users, source=parts, replicates=(2,))
+
+
+def test_the_parts_are_the_whole() -> None:
+    assert arriving().users == whole().users
+    np.testing.assert_allclose(arriving().total(), whole().total(), rtol=1e-12)
+    np.testing.assert_array_equal(arriving().rows(), whole().rows())
+    read = arriving()
+    read.total()
+    np.testing.assert_array_equal(read.clipped, whole().clipped)
+    assert np.all(read.clipped > 0)
+
+
+def test_it_is_read_once_and_to_the_end() -> None:
+    batch = arriving()
+    batch.total()
+    with pytest.raises(InvalidStatistic, match="got 0"):
+        batch.total()
+    with pytest.raises(InvalidStatistic, match="got 10"):
+        arriving(users=11).total()
+
+
+def test_every_part_is_checked() -> None:
+    wild = Statistic(domain=DOMAIN, values=np.full((2, 1, 3), 9.0), clipped=np.zeros(2, dtype=np.int64))
+    batch = StreamedStatistic(DOMAIN, users=1, source=[wild], replicates=(2,))
+    with pytest.raises(InvalidStatistic, match="a point of"):
+        batch.total()
+    other = Box(dim=3).admit(np.zeros((2, 1, 3)))
+    with pytest.raises(InvalidStatistic, match="statistics of"):
+        StreamedStatistic(DOMAIN, users=1, source=[other], replicates=(2,)).total()
+
+
+def test_the_law_of_the_vector_sum_does_not_depend_on_the_parts() -> None:
+    noise = ShuffleBinomial.calibrate(domain=DOMAIN, budget=ApproxDP(epsilon=1.0, delta=1e-5), batch=10)
+    one = noise.release(whole(), ReplicatedNoise(Streams([5, 6])), path="law")
+    other = noise.release(arriving(), ReplicatedNoise(Streams([5, 6])), path="law")
+    np.testing.assert_array_equal(one.total, other.total)
+
+
+def test_sums_of_batches() -> None:
+    first = Estimate(total=np.array([[1.0, 2.0], [0.0, 1.0]]), count=3, variance=0.5)
+    second = Estimate(total=np.array([[10.0, 20.0], [5.0, 5.0]]), count=4, variance=0.25)
+    both = first + second
+    np.testing.assert_array_equal(both.total, [[11.0, 22.0], [5.0, 6.0]])
+    assert (both.count, both.variance) == (7, 0.75)
+    np.testing.assert_array_equal(first.total, [[1.0, 2.0], [0.0, 1.0]])
+    assert (first + second + first).count == 10
+
+
+def test_estimates_are_frozen() -> None:
+    estimate = Estimate(total=np.zeros(2), count=3, variance=0.5)
+    with pytest.raises(AttributeError):
+        estimate.count = 4

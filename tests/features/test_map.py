@@ -1,9 +1,11 @@
-"""The map: what becomes of records, in which length, and what is said about it."""
+"""Maps of features: columns, records of any kind, reference vectors."""
 
 from __future__ import annotations
 
 import json
 import math
+from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,11 +13,16 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import bandanna as bd
 from bandanna.data.features.map import Hash, Intercept, Map, OneHot, Project, Range, UnitBall
 from bandanna.device.linear_report import InterceptReport
-from bandanna.errors import FeatureWarning, InvalidArgument, InvalidBudget, InvalidStatistic, Unreadable
+from bandanna.errors import BandannaError, FeatureWarning, InvalidArgument, InvalidBudget, InvalidStatistic, Unreadable
+
+from ..drawn import examples
+from ..hostile import FIXED, VALUES, answers_or_refuses
 
 FULL = Map(
     Range(age=(18, 80)),
@@ -71,7 +78,6 @@ def test_what_is_not_as_expected_is_zero_other_or_refused_and_counted() -> None:
     ],
 )
 def test_refusals(made: Map, record: dict[str, Any], words: str) -> None:
-    """What was to be refused is let through, or the error shows somebody's value."""
     if record.get("note") == []:
         record = {"note": object()}
     with pytest.raises(InvalidStatistic, match=words):
@@ -164,7 +170,6 @@ def test_a_constant_as_policies_with_an_intercept_have_it() -> None:
 
 
 def _part(column: Any) -> Any:
-    """A column as a part of a map."""
     part = object.__new__(Range)
     object.__setattr__(part, "columns", (column,))
     return part
@@ -246,17 +251,155 @@ def test_json_is_the_map_bit_for_bit() -> None:
     ],
 )
 def test_maps_that_are_none(make: Any, words: str) -> None:
-    """A map that could not be is made, or its error does not say what is wrong."""
     with pytest.raises(InvalidArgument, match=words):
         make()
 
 
 def test_fitting_is_refused() -> None:
-    """A range follows from people's records without a price."""
     with pytest.raises(InvalidBudget, match="fit_privately"):
         FULL.fit(ROWS)
 
 
 def test_the_package_offers_it() -> None:
-    """`bd.features` is not there."""
     assert bd.features.Map is Map
+
+
+COLUMNS = Range(age=(18, 80)), OneHot(site=["north", 1, 2.5], unknown="other"), Hash("note", buckets=5)
+MAPS = [
+    Map(*COLUMNS),
+    Map(*COLUMNS, UnitBall(scale=3.0), Intercept()),
+    Map(*COLUMNS, Project(3), UnitBall()),
+    Map(Range(age=(0, 1), missing="refuse"), OneHot(site=["north"], missing="other"), Hash("note", buckets=1)),
+]
+cells = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5), st.binary(max_size=3),
+    st.sampled_from(["north", 1, 2.5, 1.0, True, pd.NA, pd.NaT, Decimal("2.5"), Decimal("sNaN"), 10**400, -(10**400)]),
+    st.sampled_from([np.float32(2.5), np.datetime64("NaT"), pd.Timestamp(0), (), object(), 1j, math.inf, "\ud800"]),
+)  # fmt: skip
+tables = st.lists(st.fixed_dictionaries({"age": cells, "site": cells, "note": cells}), max_size=6)
+
+
+def fine(values: Any) -> None:
+    assert np.all(np.isfinite(values))
+    assert np.all(np.linalg.norm(values, axis=-1) <= 1 + 1e-12)
+
+
+@examples(50, full=150)
+@given(st.sampled_from(MAPS), tables)
+def test_mixed_records(made: Map, rows: list[dict[str, Any]]) -> None:
+    try:
+        values = made.mapped(rows).values
+    except BandannaError:
+        return
+    fine(values)
+    assert values.shape == (len(rows), made.dim)
+    for row, alone in zip(rows, values, strict=True):
+        assert np.array_equal(made.mapped([row]).values[0], alone)
+    again = Map.from_json(made.to_json())
+    assert np.array_equal(again.mapped([*rows, *rows]).values, np.concatenate([values, values]))
+
+
+@examples(50, full=150)
+@given(st.sampled_from(MAPS[:3]), tables, st.booleans())
+def test_frames(made: Map, rows: list[dict[str, Any]], whole: bool) -> None:
+    try:
+        frame = pd.DataFrame(rows, columns=["age", "site", "note"], dtype=object if whole else None)
+    except (OverflowError, UnicodeEncodeError):  # nobody has such a frame
+        return
+    frame = pd.concat([frame, frame])
+    values = made.mapped(frame).values
+    fine(values)
+    assert np.array_equal(values[: len(rows)], values[len(rows) :])
+    if whole:
+        assert np.array_equal(values[: len(rows)], made.mapped(rows).values)
+
+
+plain = st.one_of(st.none(), st.booleans(), st.integers(-(2**62), 2**62), st.floats())
+
+
+@examples(30, full=60)
+@given(st.lists(plain, max_size=5), st.lists(st.none() | st.text(max_size=4), max_size=5))
+def test_polars(ages: list[Any], notes: list[Any]) -> None:
+    count = min(len(ages), len(notes))
+    frame = pl.DataFrame(
+        {"age": pl.Series(ages[:count], strict=False), "site": notes[:count], "note": notes[:count]}, strict=False
+    )
+    values = MAPS[0].mapped(frame).values
+    fine(values)
+    assert np.array_equal(values, MAPS[0].mapped(frame.to_dicts()).values)
+
+
+@pytest.mark.parametrize("place", range(len(FIXED)))
+def test_odd_records(place: int) -> None:
+    odd = FIXED[place]
+    answers_or_refuses(lambda: MAPS[1].mapped(odd))
+    answers_or_refuses(lambda: MAPS[1].mapped([odd]))
+    answers_or_refuses(lambda: MAPS[1].mapped({"age": odd, "site": odd, "note": odd}))
+    answers_or_refuses(lambda: MAPS[1].mapped([{"age": odd, "site": odd, "note": odd}]))
+    answers_or_refuses(lambda: MAPS[1].mapped(np.zeros((2, 3)), names=odd))
+    answers_or_refuses(lambda: Map.from_dict(odd))
+    answers_or_refuses(lambda: Map.from_json(odd))
+    answers_or_refuses(lambda: Map.from_table({"columns": odd}))
+    answers_or_refuses(lambda: Map.from_table({"columns": {"a": odd}, "project": odd, "ball": odd, "intercept": odd}))
+
+
+@pytest.mark.parametrize("place", range(len(FIXED)))
+def test_odd_parts(place: int) -> None:
+    odd = FIXED[place]
+    answers_or_refuses(lambda: Map(Range(a=odd)))
+    answers_or_refuses(lambda: Map(Range(a=(odd, 1), outside=odd)))
+    answers_or_refuses(lambda: Map(Range(odd)))
+    answers_or_refuses(lambda: Map(OneHot(a=odd)))
+    answers_or_refuses(lambda: Map(OneHot(a=[odd], unknown=odd, missing=odd)))
+    answers_or_refuses(lambda: Map(Hash(odd, buckets=3)))
+    answers_or_refuses(lambda: Map(Hash("a", buckets=odd, seed=odd, words=odd)))
+    answers_or_refuses(lambda: Map(Range(a=(0, 1)), Project(odd, seed=odd), UnitBall(odd)))
+    answers_or_refuses(lambda: Map(odd))
+
+
+@examples(40, full=100)
+@given(VALUES)
+def test_drawn_values(value: Any) -> None:
+    answers_or_refuses(lambda: MAPS[1].mapped(value.value))
+    answers_or_refuses(lambda: MAPS[1].mapped([{"age": value.value, "site": value.value, "note": value.value}]))
+
+
+FILE = Path(__file__).with_name("vectors.json")
+SITES = ["north", "south", 3, 2.5]
+VECTORS_MAPS = {
+    "ranges": Map(Range(age=(18, 80), weight=(0.1, 1 / 3))),
+    "categories": Map(OneHot(site=SITES), OneHot(kind=["a", "b"], unknown="other", missing="other")),
+    "texts": Map(Hash("note", buckets=8), Hash("site", buckets=5, words=False, seed=4_294_967_295)),
+    "projected": Map(Hash("note", buckets=300), Range(age=(18, 80)), Project(7, seed=3), UnitBall(scale=1.5)),
+    "all": Map(Range(age=(18, 80)), OneHot(site=SITES), Hash("note", buckets=16), Project(4), UnitBall(), Intercept()),
+}
+RECORDS: list[dict[str, Any]] = [
+    {"age": 18, "weight": 0.1, "site": "north", "kind": "a", "note": "Green tea, please: 2 cups"},
+    {"age": 80, "weight": 0.2, "site": 3, "kind": "b", "note": "green green GREEN"},
+    {"age": 41.7, "weight": 0.3, "site": 2.5, "kind": "c", "note": "caf\u00e9 \u6771\u4eac \U0001f642 x"},
+    {"age": -5, "weight": 7, "site": "South", "kind": None, "note": ""},
+    {"age": None, "weight": True, "site": False, "note": 7.25},
+    {"age": "30", "weight": 1e300, "site": "3", "kind": "b ", "note": None},
+    {"age": 55, "weight": 0.25, "site": "south", "kind": "a", "note": "a-b_c.d\u00a0e\tf"},
+]
+
+
+def written() -> dict[str, Any]:
+    cases = [
+        {"name": name, "map": made.to_dict(), "vectors": made.mapped(RECORDS).values.tolist()}
+        for name, made in VECTORS_MAPS.items()
+    ]
+    return {"records": RECORDS, "cases": cases}
+
+
+@pytest.mark.parametrize("name", VECTORS_MAPS)
+def test_vectors_stay_what_they_are(name: str) -> None:
+    stored = json.loads(FILE.read_text(encoding="utf-8"))
+    case = next(case for case in stored["cases"] if case["name"] == name)
+    made = Map.from_dict(case["map"])
+    assert made == VECTORS_MAPS[name]
+    assert np.array_equal(made.mapped(stored["records"]).values, np.array(case["vectors"]))
+
+
+if __name__ == "__main__":  # python tests/features/test_map.py writes the file anew
+    FILE.write_text(json.dumps(written(), indent=1) + "\n", encoding="utf-8")

@@ -21,7 +21,6 @@ BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5}
 
 
 def noise(seed: int = 0) -> bd.device.FastNoise:
-    """Seeded."""
     return bd.device.FastNoise(np.random.default_rng(seed))
 
 
@@ -92,7 +91,6 @@ def test_missing_people_have_a_cell() -> None:
 
 
 def test_nothing_is_for_nothing() -> None:
-    """Ranges are fitted without a budget, or for nobody, or between quantiles that are none."""
     for privacy in (bd.none(), None, bd.central(epsilon=math.inf, delta=1e-5)):
         with pytest.raises(InvalidBudget, match="costs privacy"):
             fit_privately({"age": AGES}, {"age": (0, 120)}, privacy=privacy)  # type: ignore[arg-type]
@@ -103,7 +101,6 @@ def test_nothing_is_for_nothing() -> None:
 
 
 def test_a_ledger_pays_once() -> None:
-    """The same ranges are noised twice, or a ledger lets a second task exceed its budget."""
     ledger = bd.Ledger(budget=bd.privacy.ApproxDP(**BUDGET))
     asked: dict[str, Any] = {"columns": {"age": (0, 120)}, "privacy": bd.central(**BUDGET), "ledger": ledger}
     first = fit_privately({"age": AGES}, source=noise(1), **asked)

@@ -24,7 +24,6 @@ HEARD: list[Any] = []  # the reports of every batch, in order
 
 
 def script(batch: int, dim: int) -> Any:
-    """What every run is told was released, whatever was reported."""
     return np.random.default_rng(batch).uniform(-1, 1, dim)
 
 
@@ -33,43 +32,34 @@ class DeafLinTS(bd.LinTS):
     """Learns what a script says: so that batches can be compared for the same answers."""
 
     def report(self, ask: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
-        """The real one, which is noted."""
         statistic = super().report(ask, played, coins)
         HEARD.append(statistic.values.copy())
         return statistic
 
     def learned(self, state: LinearState, released: Estimate) -> LinearState:
-        """From the script."""
         return super().learned(state, replace(released, total=script(state.batches, len(released.total))))
 
 
 @dataclass(frozen=True, kw_only=True)
 class DeafLinUCB(bd.LinUCB):
-    """The same with coins between tied arms."""
-
     def report(self, ask: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
-        """The real one, which is noted."""
         statistic = super().report(ask, played, coins)
         HEARD.append(statistic.values.copy())
         return statistic
 
     def learned(self, state: Any, released: Estimate) -> Any:
-        """From the script."""
         return super().learned(state, replace(released, total=script(state.batches, len(released.total))))
 
 
 def lints() -> bd.Policy[Any]:
-    """Arms with models of their own."""
     return DeafLinTS(n_arms=2, features=1, horizon=EVENTS, batch=BATCH, privacy=bd.central(epsilon=1.0, delta=1e-5))
 
 
 def linucb() -> bd.Policy[Any]:
-    """Arms with features, tied at first."""
     return DeafLinUCB(dim=1, horizon=EVENTS, batch=BATCH, privacy=bd.shuffle(epsilon=1.0, delta=1e-5))
 
 
 def small(of_arms: bool) -> bd.Log:
-    """Twelve people."""
     rng = np.random.default_rng(2)
     shape = (EVENTS, 2, 1) if of_arms else (EVENTS, 1)
     return bd.Log(
@@ -79,7 +69,6 @@ def small(of_arms: bool) -> bd.Log:
 
 
 def replaced(log: bd.Log, person: int, feature: float, arm: int, reward: float, chance: float) -> bd.Log:
-    """Somebody else in one row."""
     parts = {name: np.array(getattr(log, name)) for name in ("contexts", "arms", "rewards", "propensities")}
     parts["contexts"][person], parts["arms"][person], parts["rewards"][person] = feature, arm, reward
     parts["propensities"][person] = chance
@@ -87,7 +76,6 @@ def replaced(log: bd.Log, person: int, feature: float, arm: int, reward: float, 
 
 
 def heard(policy: bd.Policy[Any], log: bd.Log, **options: Any) -> list[Any]:
-    """What every batch reports."""
     HEARD.clear()
     bd.replay(policy, log, **options)
     return list(HEARD)
@@ -130,7 +118,6 @@ def test_one_replaced_person_changes_one_batch_at_most(
 
 
 def lints_of_arms() -> bd.Policy[Any]:
-    """Arms with features, and coins of every device."""
     return DeafLinTS(dim=1, horizon=EVENTS, batch=BATCH, privacy=bd.central(epsilon=1.0, delta=1e-5))
 
 
@@ -196,7 +183,6 @@ def test_what_is_accepted_has_the_law_of_a_run() -> None:
 
 
 def clinic(n: int, seed: int = 0) -> bd.Log:
-    """The best arm depends on a feature."""
     rng = np.random.default_rng(seed)
     x, arms = rng.choice([-1.0, 1.0], size=(n, 1)), rng.integers(0, 2, n)
     right = arms == (x[:, 0] > 0)
@@ -232,7 +218,6 @@ def test_seeds_are_runs_of_their_own() -> None:
 
 @pytest.mark.parametrize("name", ["UCB1", "AdaC-UCB", "Thompson"])
 def test_policies_on_arms_without_features(name: str) -> None:
-    """A policy that plays assigned arms cannot be replayed, or counts rejected events as losses."""
     known = {"rho": 1.0} if name == "AdaC-UCB" else {}
     rng = np.random.default_rng(0)
     arms = rng.integers(0, 2, 400)
@@ -319,7 +304,6 @@ def test_a_floor_that_is_not_public_is_not_used_for_people() -> None:
 
 
 def test_counted_events_protect_rewards_alone() -> None:
-    """A replay that counts accepted events promises something to people whose arm is replaced."""
     log = small(of_arms=False)
     finite = bd.make("LDP-UCB", n_arms=2, horizon=EVENTS, epsilon=1.0)
     counted, slots = bd.replay(finite, log).guarantee, bd.replay(lints(), log).guarantee

@@ -23,12 +23,10 @@ def risen() -> float:
 
 
 def all_risen() -> float:
-    """What arms at random are worth."""
     return float(np.mean([np.mean(arm) for arm in actg()]))
 
 
 def graded(n: int, seed: int) -> bd.Log:
-    """Rewards between 0 and 1."""
     return clinic(n, seed, rewards="graded")
 
 
@@ -38,17 +36,14 @@ def closed(n: int, seed: int) -> bd.Log:
 
 
 def narrow(n: int, seed: int) -> bd.Log:
-    """Rewards of 0.9 +- 0.05."""
     return clinic(n, seed, rewards="narrow")
 
 
 def worth_of_narrow() -> float:
-    """What the target earns of them."""
     return worth(bold, lambda contexts: mean_rewards("narrow", contexts))
 
 
 def visited() -> float:
-    """How often people with the second least coinsurance visit a doctor."""
     arms, counts = visits()
     return float(counts[arms == 1].mean())
 
@@ -74,7 +69,6 @@ CASES: dict[str, Case] = {
 
 
 def covered(name: str, privacy: bd.protocols.Privacy | None, runs: int, first: int = 0) -> float:
-    """The share of intervals that hold the truth."""
     return measured(name, privacy, runs, first)[0]
 
 

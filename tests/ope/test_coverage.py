@@ -28,22 +28,18 @@ Triple = tuple[float, float, float]  # estimate, low, high
 
 
 def triple(value: bd.ope.Value) -> Triple:
-    """Estimate and interval."""
     return value.estimate, *value.interval()
 
 
 def opinion(rewards: str) -> Callable[[Floats], Floats]:
-    """A model of rewards that is not quite right."""
     return lambda contexts: 0.05 + 0.9 * mean_rewards(rewards, contexts)
 
 
 def always(arm: int) -> Callable[[Floats], Floats]:
-    """A target that always gives this arm."""
     return lambda contexts: np.tile(np.eye(3)[arm], (len(contexts), 1))
 
 
 def alike(contexts: Floats) -> Floats:
-    """A target that gives any arm."""
     return np.full((len(contexts), 3), 1 / 3)
 
 

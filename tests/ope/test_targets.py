@@ -69,7 +69,6 @@ def test_what_is_no_target_is_refused(target: Any, words: str) -> None:
 
 
 def learned(policy: Any, log: bd.Log) -> bd.Agent:
-    """An agent that knows something."""
     agent = bd.Agent(policy=policy)
     for decision in agent.act_many(log.contexts / 5):
         agent.observe(decision.id, 1.0)

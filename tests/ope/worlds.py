@@ -25,17 +25,14 @@ def softmax(scores: Floats) -> Floats:
 
 
 def bold(contexts: Floats) -> Floats:
-    """A target that prefers arms whose slope agrees with the context."""
     return softmax(2 * contexts @ SLOPES.T)
 
 
 def means(contexts: Floats) -> Floats:
-    """What arms earn."""
     return np.asarray(0.8 / (1 + np.exp(-contexts @ SLOPES.T)))
 
 
 def model(contexts: Floats) -> Floats:
-    """A model that is not quite right."""
     return np.asarray(0.05 + 0.9 * means(contexts))
 
 
@@ -51,7 +48,6 @@ REWARDS: dict[str, tuple[float, float, float | None]] = {
 
 
 def mean_rewards(rewards: str, contexts: Floats) -> Floats:
-    """What arms earn of rewards of this kind."""
     least, slope, _ = REWARDS[rewards]
     return least + slope * means(contexts)
 
@@ -80,12 +76,10 @@ def worth(target: Callable[[Floats], Floats], reward: Callable[[Floats], Floats]
 
 @lru_cache(maxsize=1)
 def worth_of_bold() -> float:
-    """The mean reward of the target."""
     return worth(bold)
 
 
 def trial(n: int, seed: int, chances: tuple[float, ...] = (0.436, 0.653, 0.555, 0.556)) -> bd.Log:
-    """A randomised trial without features."""
     rng = np.random.default_rng(seed)
     arms = rng.integers(0, len(chances), n)
     rewards = (rng.random(n) < np.array(chances)[arms]).astype(float)

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
-from bandanna.device.domain import Ball, Box
+from bandanna.device.domain import Ball, Box, Domain, Statistic
 from bandanna.device.linear_report import LinearReport
 from bandanna.device.noise import FastNoise
 from bandanna.errors import (
     BandannaError,
     BudgetExceeded,
+    CommunicationWarning,
     ConflictingRelease,
     InvalidArgument,
     InvalidBudget,
@@ -25,12 +30,19 @@ from bandanna.privacy.budgets import ZCDP, ApproxDP, PureDP
 from bandanna.privacy.calibration import BinomialNoise, laplace_scale
 from bandanna.privacy.factorisation import factorise
 from bandanna.privacy.ledger import Ledger
-from bandanna.protocols.base import BatchProtocol
+from bandanna.protocols.base import BatchProtocol, Protocol
 from bandanna.protocols.clear import Clear
+from bandanna.protocols.comparison import PROTOCOL_NAMES, compare_protocols, compare_protocols_at_std
+from bandanna.protocols.concurrent_shuffle import ConcurrentShuffle
 from bandanna.protocols.continual import CentralContinual
 from bandanna.protocols.gaussian import CentralGaussian, LocalGaussian, ShuffleGaussian
+from bandanna.protocols.laplace import CentralLaplace
+from bandanna.protocols.randomized_response import LocalBits
 from bandanna.protocols.shuffle_binomial import ShuffleBinomial
+from bandanna.protocols.shuffle_bits import ShuffleBits
 from bandanna.protocols.spherical_cap import LocalUnit
+
+from ..drawn import examples
 
 DOMAIN, USERS, BUDGET = Ball(dim=3), 4, ApproxDP(epsilon=1.0, delta=1e-5)
 BATCH: list[BatchProtocol] = [
@@ -59,7 +71,6 @@ each_calibration = pytest.mark.parametrize("calibrate", CALIBRATE.values(), ids=
 
 
 def fast() -> FastNoise:
-    """A seeded source."""
     return FastNoise(np.random.default_rng(0))
 
 
@@ -114,7 +125,6 @@ def test_statistics_of_another_shape(protocol: BatchProtocol, shape: tuple[int, 
 
 @each
 def test_statistics_outside_the_domain_without_clipping(protocol: BatchProtocol) -> None:
-    """With clipping off a statistic outside is refused, with its place; one at the boundary is not."""
     values = np.zeros((USERS, 3))
     values[1] = [0.6, 0.8, 0.0]
     protocol.release(values, fast(), clip=False)
@@ -123,7 +133,6 @@ def test_statistics_outside_the_domain_without_clipping(protocol: BatchProtocol)
 
 
 def test_reports_that_are_none() -> None:
-    """With clipping off a vector that no features and reward make is refused; real reports pass."""
     domain = LinearReport(features=2)
     report = domain.pack(np.array([0.3, -0.5]), np.array(0.7))
     Clear(domain=domain).release([report], fast(), clip=False)
@@ -173,27 +182,23 @@ def test_participations_are_counted_from_one(calibrate: Callable[..., Any], part
 
 @each
 def test_participations_of_a_value(protocol: BatchProtocol) -> None:
-    """Also a protocol that is made by hand takes no other participations."""
     refused(InvalidArgument, "participations", 0, dataclasses.replace, protocol, participations=0)
 
 
 @each_calibration
 @pytest.mark.parametrize("word", ["loose", "", "Tight", None])
 def test_unknown_calibrations(calibrate: Callable[..., Any], word: Any) -> None:
-    """Only "tight" and "paper" are calibrations."""
     refused(InvalidArgument, "calibration", word, calibrate, calibration=word)
 
 
 @each
 @pytest.mark.parametrize("word", ["wire", "", None, "LAW"])
 def test_unknown_paths(protocol: BatchProtocol, word: Any) -> None:
-    """Only "messages" and "law" are paths."""
     refused(InvalidArgument, "path", word, protocol.release, np.zeros((USERS, 3)), fast(), path=word)
 
 
 @pytest.mark.parametrize("word", ["lbt", "", None])
 def test_unknown_continual_mechanisms(word: Any) -> None:
-    """Only the two factorisations are continual mechanisms; the message lists them."""
     with pytest.raises(InvalidArgument, match="'blt', 'tree'") as caught:
         CALIBRATE["central_continual"](mechanism=word)
     assert caught.value.value == word
@@ -206,7 +211,6 @@ def test_a_horizon_is_a_whole_number(horizon: Any) -> None:
 
 @pytest.mark.parametrize("std", [0.0, -1.0, math.nan, math.inf, "1", None])
 def test_noise_is_positive(std: Any) -> None:
-    """A protocol made by hand has noise of a positive, finite std; none at all is the clear protocol."""
     given = {"domain": DOMAIN, "noise_std": std}
     refused(InvalidArgument, "noise_std", std, CentralGaussian, **given)
     refused(InvalidArgument, "noise_std", std, LocalGaussian, **given)
@@ -215,7 +219,6 @@ def test_noise_is_positive(std: Any) -> None:
 
 
 def test_budgets_of_another_kind() -> None:
-    """Binomial noise and shuffled reports have no zCDP form, Gaussian noise no pure one."""
     for name in ("shuffle_gaussian", "shuffle_binomial"):
         refused(InvalidBudget, "budget", ZCDP(rho=0.1), CALIBRATE[name], budget=ZCDP(rho=0.1))
     for name in ("central_gaussian", "central_continual", "local_gaussian"):
@@ -240,7 +243,6 @@ def ledger_of(protocol: BatchProtocol) -> tuple[Ledger, Callable[..., Any]]:
 @pytest.mark.parametrize("name", ["central_gaussian", "local_gaussian", "shuffle_gaussian", "shuffle_binomial"])
 @pytest.mark.often(of=lambda name: name != "shuffle_gaussian")
 def test_other_data_under_a_released_batch(name: str) -> None:
-    """Asked again, a batch comes back as released and costs nothing; other data under its id is refused."""
     protocol = CALIBRATE[name](participations=2)
     ledger, release = ledger_of(protocol)
     values = np.full((USERS, 3), 0.2)
@@ -292,7 +294,156 @@ def test_more_noise_is_not_the_same_release() -> None:
     ],
 )
 def test_domains_are_bounded(argument: str, make: Callable[[], Any]) -> None:
-    """A domain without extent, dimension or bound has no sensitivity and cannot be made."""
     with pytest.raises(InvalidArgument) as caught:
         make()
     assert caught.value.argument == argument
+
+
+REPORT, BALL = LinearReport(features=5), Ball(dim=3)
+REFUSALS_BUDGET = ApproxDP(epsilon=1.0, delta=1e-5)
+
+
+@pytest.mark.parametrize(("std", "batch"), [(1.0, 200), (1.0, 2000), (0.001, 20)])
+@pytest.mark.often(of=lambda batch: batch != 200)
+def test_little_noise_has_an_answer(std: float, batch: int) -> None:
+    rows = compare_protocols_at_std(domain=REPORT, std=std, delta=1e-5, batch=batch)
+    assert len(json.loads(json.dumps([row.to_dict() for row in rows], allow_nan=False))) == len(PROTOCOL_NAMES)
+
+
+def test_statistics_of_another_domain() -> None:
+    with pytest.raises(InvalidStatistic):
+        CentralGaussian(domain=BALL, noise_std=1.0).release(Ball(dim=3, bound=100).admit(np.full((4, 3), 50.0)), fast())
+
+
+def test_statistics_of_another_dimension() -> None:
+    protocol = ShuffleBinomial(domain=BALL, noise=BinomialNoise(scale=3.0, trials=30, users=4))
+    with pytest.raises(InvalidStatistic):
+        protocol.release(Ball(dim=1).admit(np.full((4, 1), 0.5)), fast())
+
+
+@pytest.mark.parametrize("changed", [{"trials": 0}, {"scale": -3.0}, {"users": 1}, {"probability": 2.0}])
+def test_binomial_noise_without_an_event(changed: dict) -> None:
+    with pytest.raises(InvalidArgument):
+        ShuffleBinomial(domain=BALL, noise=BinomialNoise(**{"scale": 3.0, "trials": 30, "users": 4, **changed}))
+
+
+def test_full_privacy_against_the_shuffler_is_stated() -> None:
+    stated = ShuffleBinomial.calibrate(
+        domain=REPORT, budget=ApproxDP(epsilon=1.0, delta=0.1), batch=20, calibration="paper"
+    ).guarantee
+    assert stated.shuffler is not None
+
+
+@pytest.mark.parametrize("values", [[["a", "b", "c"]] * 4, [[1, 2, 3], [1, 2]]])
+def test_statistics_that_are_no_numbers(values: list) -> None:
+    with pytest.raises(InvalidStatistic):
+        Clear(domain=BALL).release(values, fast())
+
+
+def test_budgets_that_are_none() -> None:
+    with pytest.raises(InvalidBudget):
+        CentralGaussian.calibrate(domain=BALL, budget=1.0)
+
+
+def test_papers_participations() -> None:
+    """participations = 0 is refused by name for the printed vector sum too."""
+    with pytest.raises(BandannaError):
+        ShuffleBinomial.calibrate(domain=BALL, budget=REFUSALS_BUDGET, batch=4, participations=0, calibration="paper")
+
+
+def test_horizon_zero() -> None:  # test_comparison.py (add {"horizon": 0} to test_bad_settings_are_refused)
+    with pytest.raises(InvalidArgument):
+        compare_protocols(domain=REPORT, budget=REFUSALS_BUDGET, batch=20, horizon=0)
+
+
+def test_std_of_another_batch() -> None:
+    with pytest.raises(InvalidArgument):
+        ShuffleGaussian(domain=BALL, noise_std=1.0, batch=4).std(3)
+
+
+def test_groups_of_unequal_batches() -> None:
+    grouped = Statistic(
+        domain=BALL, values=np.zeros((2, 2, 3)), clipped=np.zeros(2, dtype=np.int64), counts=np.array([[2, 2], [9, 9]])
+    )
+    with pytest.raises(BandannaError):
+        ShuffleBinomial(domain=BALL, noise=BinomialNoise(scale=3.0, trials=30, users=4)).release(
+            grouped, fast(), path="law"
+        )
+
+
+def test_bits_of_large_counts() -> None:
+    """A largest count of 2^50 takes 51 bits."""
+    noise = BinomialNoise(scale=1.0, trials=2**50 - 1, users=2)
+    assert ShuffleBinomial(domain=Box(dim=1), noise=noise).bits_per_user == 51
+
+
+DOMAINS: tuple[Domain, ...] = (Box(dim=2), Ball(dim=1, bound=3.0), LinearReport(features=1))
+MAKERS: dict[str, Callable[..., Protocol]] = {
+    "central": lambda domain, **shared: CentralGaussian.calibrate(domain=domain, **shared),
+    "laplace": lambda domain, **shared: CentralLaplace.calibrate(domain=domain, **shared),
+    "continual": lambda domain, **shared: CentralContinual.calibrate(domain=domain, horizon=4, **shared),
+    "local": lambda domain, **shared: LocalGaussian.calibrate(domain=domain, **shared),
+    "local bits": lambda domain, **shared: LocalBits.calibrate(**shared),
+    "local unit": lambda domain, **shared: LocalUnit.calibrate(domain=domain, **shared),
+    "shuffle": lambda domain, **shared: ShuffleBinomial.calibrate(domain=domain, batch=10, **shared),
+    "shuffle bits": lambda domain, **shared: ShuffleBits.calibrate(batch=10, **shared),
+    "shuffle gaussian": lambda domain, **shared: ShuffleGaussian.calibrate(domain=domain, batch=10, **shared),
+    "concurrent": lambda domain, budget, participations: ConcurrentShuffle.calibrate(
+        domain=domain, budget=budget, horizon=20, shufflers=2
+    ),
+}
+
+
+def stated(kind: str, domain: Domain, budget: Any, participations: int) -> tuple[float, float] | None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CommunicationWarning)
+        try:
+            guarantee = MAKERS[kind](domain, budget=budget, participations=participations).guarantee
+        except BandannaError:
+            return None
+    return guarantee.epsilon, guarantee.delta
+
+
+sizes = st.floats(-6.0, 3.0).map(lambda exponent: 10.0**exponent)
+tiny = st.one_of(st.sampled_from([5e-324, 1e-310, 1e-300]), st.floats(-250.0, -1.0).map(lambda e: 10.0**e))
+large = st.floats(1.0, 9.0).map(lambda exponent: 1 - 10.0**-exponent)
+
+
+@pytest.mark.parametrize("kind", MAKERS)
+@examples(2, full=6)
+@example(10**2.5, 1e-42, DOMAINS[0], 3)  # the bound rises again between 256 and 512
+@example(1.0, 0.999999, DOMAINS[0], 3)
+@given(sizes, st.one_of(tiny, large), st.sampled_from(DOMAINS), st.sampled_from([1, 3]))
+def test_what_is_calibrated_states_no_more_than_its_budget(
+    kind: str, epsilon: float, delta: float, domain: Domain, participations: int
+) -> None:
+    found = stated(kind, domain, ApproxDP(epsilon=epsilon, delta=delta), participations)
+    assert found is None or (found[0] <= epsilon and found[1] <= delta)
+
+
+@pytest.mark.parametrize("kind", ["laplace", "local bits", "local unit"])
+@pytest.mark.parametrize("epsilon", [1e-300, 1e-6, 30.0, 1e3, 1e300, math.inf])
+def test_extreme_pure_budgets(kind: str, epsilon: float) -> None:
+    found = stated(kind, DOMAINS[0], PureDP(epsilon=epsilon), 3)
+    assert found is None or (found[0] <= epsilon and found[1] == 0)
+
+
+@pytest.mark.parametrize("kind", MAKERS)
+def test_ordinary_budgets_are_taken(kind: str) -> None:
+    found = stated(kind, DOMAINS[0], ApproxDP(epsilon=1.0, delta=1e-6), 1)
+    assert found is not None
+    assert 0.95 <= found[0] <= 1.0
+
+
+LONG = pytest.param("shuffle gaussian", marks=pytest.mark.full)
+
+
+@pytest.mark.parametrize("kind", ["central", "continual", "local", "local bits", "local unit", LONG])
+@pytest.mark.parametrize(
+    ("epsilon", "delta"),
+    [pytest.param(1.0, 0.999999, marks=pytest.mark.full), (1.0, 1 - 1e-9), (590.0, 1e-6)],
+)
+def test_unusual_budgets_are_taken_and_kept(kind: str, epsilon: float, delta: float) -> None:
+    found = stated(kind, DOMAINS[0], ApproxDP(epsilon=epsilon, delta=delta), 1)
+    assert found is not None
+    assert found[0] <= epsilon

@@ -32,14 +32,12 @@ BUDGET = ApproxDP(epsilon=1.0, delta=1e-5)
 
 
 def table(rows: list[ComparisonRow]) -> dict[str, ComparisonRow]:
-    """Rows by their names, in order."""
     assert tuple(row.protocol for row in rows) == PROTOCOL_NAMES
     return {row.protocol: row for row in rows}
 
 
 @pytest.fixture(scope="module")
 def rows() -> dict[str, ComparisonRow]:
-    """The comparison of the README."""
     return table(compare_protocols(domain=REPORT, budget=BUDGET, batch=200))
 
 
@@ -77,7 +75,6 @@ def test_ratios_are_to_the_central_mechanism(rows: dict[str, ComparisonRow]) -> 
 
 
 def test_rows_are_json(rows: dict[str, ComparisonRow]) -> None:
-    """Rows are plain values: what is infinite or does not exist is null, and nothing is NaN."""
     for row in rows.values():
         plain = json.loads(json.dumps(row.to_dict(), allow_nan=False))
         assert {"protocol", "std", "bits_per_user", "epsilon", "delta", "ratio_to_central"} <= plain.keys()
@@ -191,7 +188,6 @@ def test_directions_that_do_not_exist_leave_a_note(monkeypatch: pytest.MonkeyPat
 
 
 def test_progress_is_told() -> None:
-    """A caller hears the name of every protocol before it is calibrated."""
     told: list[str] = []
     compare_protocols(domain=REPORT, budget=BUDGET, batch=200, progress=told.append)
     assert tuple(told) == PROTOCOL_NAMES
@@ -214,7 +210,6 @@ def test_progress_is_told() -> None:
     ],
 )
 def test_bad_settings_are_refused(changed: dict[str, Any], argument: str) -> None:
-    """A setting that makes no sense is refused by its name, not answered with an empty row."""
     with pytest.raises(InvalidArgument) as caught:
         compare_protocols(**{"domain": REPORT, "budget": BUDGET, "batch": 20, **changed})
     assert caught.value.argument == argument

@@ -1,8 +1,4 @@
-"""Concurrent shufflers: one law on every path, nothing unfinished released, the stated noise.
-
-Fixed seeds; Kolmogorov bands at a false-alarm rate of 1e-6 per comparison, 5 standard errors for means, 6 for
-variances. With the sizes used here a standard deviation that is 20 % off is seen, and shown to be.
-"""
+"""Concurrent shufflers: running sums over a tree of batches."""
 
 from __future__ import annotations
 
@@ -23,9 +19,12 @@ from bandanna.device.linear_report import LinearReport
 from bandanna.device.noise import FastNoise, ReplicatedNoise, SecureNoise
 from bandanna.errors import InsecureSource, InvalidArgument, InvalidBudget, InvalidStatistic
 from bandanna.numeric.rng import Streams
-from bandanna.privacy.budgets import ZCDP, ApproxDP
+from bandanna.privacy import accountant, gdp
+from bandanna.privacy.budgets import ZCDP, ApproxDP, Budget
 from bandanna.privacy.calibration import BinomialNoise
-from bandanna.protocols.batch_tree import BatchTree
+from bandanna.privacy.events import BinomialEvent, CompositionEvent, Event
+from bandanna.protocols import batch_tree
+from bandanna.protocols.batch_tree import BatchTree, _shortlist
 from bandanna.protocols.concurrent_shuffle import ConcurrentShuffle, ConcurrentState
 from bandanna.protocols.privacy_model import concurrent
 from bandanna.protocols.running_sum import lowest_batch_size, running_sum_protocol_for
@@ -60,12 +59,10 @@ BAND = math.sqrt(-math.log(1e-6 / 2) / 2)
 
 
 def fast(seed: int) -> FastNoise:
-    """A seeded source."""
     return FastNoise(np.random.default_rng(seed))
 
 
 def stream(domain: Domain, users: int = 21) -> Floats:
-    """Values inside the domain, half-way between lattice points among them."""
     drawn = np.random.default_rng(3).uniform(-0.6, 1.0, size=(users, domain.dim))
     values = domain.project(drawn)
     if not isinstance(domain, Bits):
@@ -90,7 +87,6 @@ def one_by_one(protocol: ConcurrentShuffle, values: Floats, seed: int, path: str
 
 
 def at_once(protocol: ConcurrentShuffle, values: Floats, seed: int, path: str, draws: int = DRAWS) -> Floats:
-    """The same, a whole stream at a time."""
     return protocol.prefixes(np.broadcast_to(values, (draws, *values.shape)), fast(seed), path=path)
 
 
@@ -139,7 +135,6 @@ def test_estimates_are_unbiased_with_the_stated_variance(protocol: ConcurrentShu
 
 
 def test_averaging_helps() -> None:
-    """A batch's estimate is noisier with its parts than without them, or the weights are not the inverse variances."""
     averaged = SMALL["numbers"]
     plain = replace(averaged, averaging=False)
     with_parts, without = averaged.prefix_variance(np.arange(22)), plain.prefix_variance(np.arange(22))
@@ -152,7 +147,6 @@ def test_averaging_helps() -> None:
 
 @each
 def test_nothing_unfinished_is_released(protocol: ConcurrentShuffle) -> None:
-    """The estimate changes before a lowest batch is full, knows a user of an unfinished one, or counts too many."""
     values = stream(protocol.domain)
     other = values.copy()
     other[20] = protocol.domain.upper / math.sqrt(protocol.domain.dim)
@@ -173,10 +167,6 @@ def test_nothing_unfinished_is_released(protocol: ConcurrentShuffle) -> None:
 
 @each
 def test_user_by_user_and_at_once_are_the_same_numbers(protocol: ConcurrentShuffle) -> None:
-    """What a level draws depends on how users arrive: a simulation at once is not the deployment user by user.
-
-    Here levels have equal coins, which would be one stream without names of their own.
-    """
     values = np.stack([stream(protocol.domain)] * 3)  # (seeds, users, dim)
 
     def run(*cuts: int) -> ConcurrentState:
@@ -311,7 +301,6 @@ def test_counts_of_batches_tell_everything_about_bits(users: int) -> None:
 
 
 def test_bad_input_changes_nothing() -> None:
-    """Too many users, values outside the domain, or other arguments that make no sense pass."""
     protocol = SMALL["numbers"]
     state, _ = protocol.release(protocol.begin(), np.full((20, 1), 0.5), fast(1))
     with pytest.raises(InvalidArgument, match="horizon"):
@@ -337,7 +326,6 @@ def test_bad_input_changes_nothing() -> None:
 
 
 def test_channel_over_concurrent_shufflers() -> None:
-    """A policy's channel releases at other times than the lowest batches, or knows less or more than the protocol."""
     domain, horizon = LinearReport(features=2), 3000
     privacy = concurrent(epsilon=1.0, delta=1e-5, shufflers=3)
     size = lowest_batch_size(privacy, domain=domain, horizon=horizon)
@@ -376,7 +364,76 @@ def test_bits_are_priced_as_they_are_hidden(noise: dict[str, float]) -> None:
 
 
 def test_channel_refuses_returning_users() -> None:
-    """Users who may return are accepted, and then promised something for single participations only."""
     returning = replace(concurrent(epsilon=1.0, delta=1e-5, shufflers=2), participations=3)
     with pytest.raises(InvalidArgument, match="participations"):
         running_sum_protocol_for(returning, domain=Box(dim=1), sizes=(5,) * 8)
+
+
+FACTORS_BUDGET = ApproxDP(epsilon=1.0, delta=1e-3)
+FACTORS_TREE = BatchTree(horizon=16, degrees=(4, 4))  # three batches of level 1 and one of level 2 at most
+SHARES = (math.sqrt(3) / (1 + math.sqrt(3)), 1 / (1 + math.sqrt(3)))  # sqrt(m_j), m = (3, 1)
+
+
+@pytest.mark.parametrize("domain", [Bits(), Ball(dim=3), Box(dim=2, low=0.0, high=0.5)])
+def test_the_first_noise_that_is_tried_is_that_of_gaussians(domain: Domain, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[Event] = []
+
+    def satisfies(event: Event, budget: Budget) -> bool:
+        tried.append(event)
+        return True  # whatever it is
+
+    monkeypatch.setattr(accountant, "satisfies", satisfies)
+    noises = batch_tree.calibrate_levels(domain, FACTORS_BUDGET, FACTORS_TREE, averaging=False, calibration="tight")
+    assert len(tried) == 1
+    for noise, share in zip(noises, SHARES, strict=True):
+        ideal = domain.sensitivity / (gdp.mu(1.0, 1e-3) * math.sqrt(share))
+        assert noise.std() == pytest.approx(ideal, rel=0.01)
+
+
+def test_a_step_of_the_search_is_what_is_missing() -> None:
+    noises = batch_tree.calibrate_levels(
+        Ball(dim=3), FACTORS_BUDGET, FACTORS_TREE, averaging=False, calibration="tight"
+    )
+    composed = batch_tree.all_levels_event(Ball(dim=3), noises)
+    assert accountant.satisfies(composed, FACTORS_BUDGET)
+    less = [
+        BinomialEvent(trials=math.floor(each.trials * 0.995), shift=each.shift, reach=each.reach, dim=each.dim)
+        for each in composed.events
+        if isinstance(each, BinomialEvent)
+    ]
+    assert len(less) == 2
+    assert not accountant.satisfies(CompositionEvent(events=tuple(less)), FACTORS_BUDGET)
+
+
+def test_the_lattice_of_a_level_is_the_first_of_theorem_a4() -> None:
+    box = Box(dim=400, low=0.0, high=0.5)  # Delta = 10
+    assert (
+        batch_tree._level_noise_for_std(box, 50.0, 4).scale == 10.0
+    )  # 5 sqrt(400) / 10; 5 sqrt(4) / 50 and sqrt(375) / 50 are less
+    ball = Ball(dim=2, bound=4.0)  # Delta = 8
+    assert batch_tree._level_noise_for_std(ball, 50.0, 4).scale == 30.0
+    wide = Ball(dim=10_000, bound=0.5)  # Delta = 1
+    assert batch_tree._level_noise_for_std(wide, 50.0, 4).scale == 500.0
+
+
+def test_trees_are_tried_in_the_order_of_their_bounds() -> None:
+    found = list(_shortlist(10**6, 2, 1.0, 0.0, averaging=False, lowest=10))
+    assert len(found) > 5
+    bounds = [math.sqrt(tree.degrees[1] - 1) + math.sqrt(tree.batches[1]) for tree in found]
+    assert bounds == sorted(bounds)
+    assert bounds[0] == pytest.approx(min(math.sqrt(d - 1) + math.sqrt(10**5 // d) for d in range(2, 2000)), rel=1e-3)
+
+
+def test_trees_are_compared_by_their_noise_and_delay(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert batch_tree._error(FACTORS_TREE, 2.0, 0.5, averaging=False) == pytest.approx(
+        2.0 * math.sqrt(3 / SHARES[0]) + 3 * 0.5
+    )
+    asked: dict[str, float] = {}
+
+    def best_tree(horizon: int, shufflers: int | str, **given: float) -> BatchTree:
+        asked.update(given)
+        return FACTORS_TREE
+
+    monkeypatch.setattr(batch_tree, "best_tree", best_tree)
+    assert batch_tree.plan_tree(Ball(dim=3), FACTORS_BUDGET, 16, shufflers=2) == FACTORS_TREE
+    assert asked["noise"] == pytest.approx(2.0 / gdp.mu(1.0, 1e-3))

@@ -1,7 +1,4 @@
-"""What every protocol must do: add one to the lists below and it is held to it.
-
-The secure source cannot be seeded; statements about its draws raise a false alarm with probability below 1e-9 each.
-"""
+"""Properties of every protocol. Statements about secure draws raise a false alarm with probability below 1e-9 each."""
 
 from __future__ import annotations
 
@@ -19,8 +16,19 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from bandanna.device.domain import Ball
-from bandanna.device.noise import FastNoise, NoiseSource, SecureNoise
+import bandanna as bd
+from bandanna.device.domain import Ball, RawRowDomain
+from bandanna.device.noise import (
+    GAUSSIAN_SECONDS,
+    NUMBER_SECONDS,
+    RELEASE_SECONDS,
+    WORD_SECONDS,
+    FastNoise,
+    NoiseSource,
+    ReleaseCost,
+    SecureNoise,
+)
+from bandanna.device.samplers import PART, count_words
 from bandanna.errors import InsecureSource, InvalidArgument, InvalidStatistic
 from bandanna.privacy import accountant
 from bandanna.privacy.budgets import ZCDP, ApproxDP, Budget
@@ -28,12 +36,15 @@ from bandanna.privacy.calibration import BinomialNoise
 from bandanna.privacy.events import ClearEvent, ContinualEvent, Event, RepetitionEvent
 from bandanna.privacy.factorisation import factorise
 from bandanna.privacy.guarantee import describe_view
-from bandanna.protocols.base import BatchProtocol, Protocol
-from bandanna.protocols.clear import Clear
+from bandanna.protocols.base import BatchProtocol, Protocol, StreamProtocol
+from bandanna.protocols.clear import Clear, ClearRows
 from bandanna.protocols.comparison import PROTOCOL_NAMES
+from bandanna.protocols.concurrent_shuffle import ConcurrentShuffle
 from bandanna.protocols.continual import CentralContinual
 from bandanna.protocols.gaussian import CentralGaussian, LocalGaussian, ShuffleGaussian
+from bandanna.protocols.laplace import CentralLaplace
 from bandanna.protocols.shuffle_binomial import ShuffleBinomial
+from bandanna.protocols.shuffle_bits import ShuffleBits
 from bandanna.protocols.spherical_cap import LocalUnit
 
 DOMAIN, USERS = Ball(dim=3), 6
@@ -80,7 +91,6 @@ TRUST = {
 
 
 def title(value: Any) -> str:
-    """The protocol's name, with its factorisation."""
     return f"{value.name}-{value.factorisation.name}" if isinstance(value, CentralContinual) else str(value.name)
 
 
@@ -90,18 +100,15 @@ each_continual = pytest.mark.parametrize("protocol", CONTINUAL, ids=title)
 
 
 def fast(seed: int = 1) -> FastNoise:
-    """A seeded source."""
     return FastNoise(np.random.default_rng(seed))
 
 
 def reports(*replicates: int) -> NDArray[np.float64]:
-    """Statistics inside the domain."""
     drawn = np.random.default_rng(5).normal(size=(*replicates, USERS, DOMAIN.dim))
     return DOMAIN.project(drawn)
 
 
 def whole(protocol: Protocol) -> Event:
-    """All that a person is in."""
     if isinstance(protocol.event, ContinualEvent):
         return protocol.event
     return RepetitionEvent(event=protocol.event, times=protocol.participations)
@@ -198,7 +205,6 @@ def test_gaussian_noise_is_calibrated_for_concentrated_budgets(name: str) -> Non
 
 @each_batch
 def test_leading_axes_are_replicates(protocol: BatchProtocol) -> None:
-    """Batches side by side give estimates side by side, by both paths; the estimate says what it is made of."""
     for path in ("messages", "law"):
         for replicates in ((), (1,), (3, 4), (0,)):
             estimate = protocol.release(reports(*replicates), fast(), path=path)
@@ -210,7 +216,6 @@ def test_leading_axes_are_replicates(protocol: BatchProtocol) -> None:
 
 @each_batch
 def test_randomness_is_the_argument(protocol: BatchProtocol) -> None:
-    """Equal seeds give equal estimates, other seeds and other replicates other noise; inputs are left alone."""
     values = np.broadcast_to(reports(), (2, USERS, DOMAIN.dim))
     before = values.copy()
     for path in ("messages", "law"):
@@ -225,7 +230,6 @@ def test_randomness_is_the_argument(protocol: BatchProtocol) -> None:
 
 @each_batch
 def test_statistics_are_clipped_once(protocol: BatchProtocol) -> None:
-    """Values outside are clipped into the domain and counted; what was admitted before is used as it is."""
     outside = 3 * reports(2) + 1
     admitted = DOMAIN.admit(outside)
     assert np.all(admitted.clipped > 0)
@@ -246,7 +250,6 @@ def test_only_noise_sources_are_sources(protocol: BatchProtocol, bad: Any) -> No
 
 @each_batch
 def test_users_are_interchangeable(protocol: BatchProtocol) -> None:
-    """Messages in another order give the same estimate: exactly for integers, to rounding errors for floats."""
     messages = protocol.device.message(protocol.admit(reports(4)), fast())  # (4, users, ...)
     order = np.random.default_rng(3).permutation(USERS)
     kept, moved = (protocol.release_messages(sent, fast(8)).total for sent in (messages, messages[:, order]))
@@ -293,3 +296,116 @@ def test_messages_have_a_size(protocol: Protocol) -> None:
         assert protocol.bits_per_user == 64 * DOMAIN.dim
     else:
         assert 0 < protocol.bits_per_user < 64 * DOMAIN.dim
+
+
+BUDGET = bd.privacy.ApproxDP(epsilon=1.0, delta=1e-5)
+BOX: Any = {"domain": bd.device.Box(dim=3), "budget": BUDGET}
+DRAWS_USERS = 20
+
+
+class Counted(SecureNoise):
+    """A secure source in name, whose requests are counted and answered by fast noise."""
+
+    def __init__(self) -> None:
+        self.fast = FastNoise(np.random.default_rng(0))
+        self.gaussians = self.words = 0
+
+    def discrete_gaussian(self, *, std: float, size: Any) -> NDArray[np.int64]:
+        self.gaussians += math.prod(np.atleast_1d(size))
+        return self.fast.discrete_gaussian(std=std, size=size)
+
+    def discrete_laplace(self, *, scale: float, size: Any) -> NDArray[np.int64]:
+        self.gaussians += math.prod(np.atleast_1d(size))
+        return self.fast.discrete_laplace(scale=scale, size=size)
+
+    def binomial(self, *, trials: int, probability: float, size: Any) -> NDArray[np.int64]:
+        self.words += math.prod(np.atleast_1d(size)) * count_words(trials)
+        return self.fast.binomial(trials=trials, probability=probability, size=size)
+
+
+PROTOCOLS = {
+    "clear": Clear(domain=bd.device.Box(dim=3)),
+    "central gaussian": CentralGaussian.calibrate(**BOX),
+    "central laplace": CentralLaplace.calibrate(domain=bd.device.Box(dim=3), budget=bd.privacy.PureDP(epsilon=1.0)),
+    "local": LocalGaussian.calibrate(**BOX),
+    "shuffled gaussian": ShuffleGaussian.calibrate(batch=DRAWS_USERS, **BOX),
+    "binomial": ShuffleBinomial.calibrate(batch=DRAWS_USERS, **BOX),
+    "many coins": ShuffleBinomial.calibrate(
+        domain=bd.device.Box(dim=3), budget=bd.privacy.ApproxDP(epsilon=1e-3, delta=1e-9), batch=DRAWS_USERS
+    ),
+    "bits": ShuffleBits.calibrate(budget=BUDGET, batch=DRAWS_USERS),
+    "binomial, mixer": ShuffleBinomial.calibrate(batch=DRAWS_USERS, coins="mixer", **BOX),
+    "many coins, mixer": ShuffleBinomial.calibrate(
+        domain=bd.device.Box(dim=3),
+        budget=bd.privacy.ApproxDP(epsilon=1e-3, delta=1e-9),
+        batch=DRAWS_USERS,
+        coins="mixer",
+    ),
+    "bits, mixer": ShuffleBits.calibrate(budget=BUDGET, batch=DRAWS_USERS, coins="mixer"),
+    "blt": CentralContinual.calibrate(horizon=8, **BOX),
+    "tree": CentralContinual.calibrate(horizon=8, mechanism="tree", **BOX),
+    "concurrent": ConcurrentShuffle.calibrate(horizon=8 * DRAWS_USERS, shufflers=2, degrees=(DRAWS_USERS, 4), **BOX),
+    "concurrent, mixer": ConcurrentShuffle.calibrate(
+        horizon=8 * DRAWS_USERS, shufflers=2, degrees=(DRAWS_USERS, 4), coins="mixer", **BOX
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_draws_are_what_a_release_takes(name: str) -> None:
+    protocol, source = PROTOCOLS[name], Counted()
+    values = np.zeros((DRAWS_USERS, protocol.domain.dim))
+    taken = set()
+    state = protocol.begin() if isinstance(protocol, StreamProtocol) else None
+    for _ in range(8):
+        before = source.gaussians, source.words
+        if isinstance(protocol, StreamProtocol):
+            state, _ = protocol.release(state, values, source)
+        else:
+            protocol.release(values, source)
+        taken.add((source.gaussians - before[0], source.words - before[1]))
+    said = protocol.draws(DRAWS_USERS)
+    assert max(taken) == (said.gaussians, said.words)
+    assert said.numbers % values.size == 0
+    assert said.numbers > 0
+
+
+def test_many_coins_take_several_words() -> None:
+    noise = PROTOCOLS["many coins"].noise  # type: ignore[union-attr]
+    assert noise.trials > PART
+    assert (count_words(0), count_words(1), count_words(PART), count_words(PART + 1)) == (0, 1, 1, 2)
+
+
+def test_seconds_add_up() -> None:
+    draws = ReleaseCost(gaussians=3, words=5, numbers=7)
+    assert draws.seconds(secure=True) == pytest.approx(
+        RELEASE_SECONDS + 3 * GAUSSIAN_SECONDS + 5 * WORD_SECONDS + 7 * NUMBER_SECONDS
+    )
+    assert draws.seconds(secure=False) == pytest.approx(RELEASE_SECONDS + 7 * NUMBER_SECONDS)
+
+
+ROWS_DOMAIN = RawRowDomain(size=3, reward_bound=2.0, groups=2)
+SOURCE = FastNoise(np.random.default_rng(0))
+
+
+def test_rows_arrive_as_they_are_and_nothing_is_promised() -> None:
+    protocol, rng = ClearRows(domain=ROWS_DOMAIN), np.random.default_rng(1)
+    x, r, g = rng.uniform(-0.5, 0.5, (2, 7, 3)), rng.random((2, 7)), rng.integers(0, 2, (2, 7))
+    for path in ("law", "messages"):
+        told = protocol.release(ROWS_DOMAIN.statistic(x, r, g), SOURCE, path=path).total
+        for part, given in zip(ROWS_DOMAIN.parts(told), (x, r, g), strict=True):
+            np.testing.assert_array_equal(part, given)
+    assert isinstance(protocol.event, ClearEvent)
+    assert math.isinf(protocol.guarantee.epsilon)
+
+
+def test_rows_are_clipped_and_counted() -> None:
+    statistic = ROWS_DOMAIN.statistic(np.array([[3.0, 0, 0], [0.3, 0, 0], [0, 2.0, 0]]), np.array([1.0, 5.0, -1.0]))
+    np.testing.assert_allclose(statistic.values[:, :4], [[1, 0, 0, 1], [0.3, 0, 0, 2], [0, 1, 0, 0]])
+    assert int(statistic.clipped) == 4
+    wild = np.random.default_rng(2).normal(size=(500, 5)) * 10
+    inside = ROWS_DOMAIN.project(wild)
+    assert np.all((inside >= ROWS_DOMAIN.lower - 1e-12) & (inside <= ROWS_DOMAIN.upper + 1e-12))
+    distances = np.linalg.norm(inside[:250] - inside[250:], axis=-1)
+    assert np.max(distances) <= ROWS_DOMAIN.sensitivity
+    np.testing.assert_array_equal(ROWS_DOMAIN.project(inside), inside)

@@ -47,12 +47,10 @@ paths = pytest.mark.parametrize("path", ["messages", "law"])
 
 
 def fast(seed: int) -> FastNoise:
-    """A seeded source."""
     return FastNoise(np.random.default_rng(seed))
 
 
 def errors(protocol: BatchProtocol, path: str, seed: int, values: Floats = HALVES, draws: int = DRAWS) -> Floats:
-    """Errors of many independent releases of one batch, (draws, dim)."""
     batches = np.broadcast_to(values, (draws, *values.shape))
     return protocol.release(batches, fast(seed), path=path).total - values.sum(axis=0)
 
@@ -85,7 +83,6 @@ def test_both_paths_have_one_law(protocol: BatchProtocol) -> None:
 @each
 @paths
 def test_estimates_are_unbiased(protocol: BatchProtocol, path: str) -> None:
-    """The mean error of either path is zero, also for statistics off the lattice and at the domain's ends."""
     for seed, values in enumerate([HALVES, np.tile([0.0, 1.0], (USERS, 1)), np.tile([0.31, 0.97], (USERS, 1))]):
         found = errors(protocol, path, 10 + seed, values)
         limit = 5 * protocol.std(USERS) / math.sqrt(DRAWS)
@@ -161,7 +158,6 @@ def test_groups_have_the_law_of_their_users(protocol: BatchProtocol) -> None:
 
 
 def test_clear_sums_are_exact() -> None:
-    """Without privacy both paths give the plain sum."""
     values = np.random.default_rng(6).random((3, 4, USERS, 2))
     for path in ("messages", "law"):
         estimate = Clear(domain=DOMAIN).release(values, fast(0), path=path)

@@ -79,34 +79,28 @@ CODE = Encoding(PROTOCOLS)
 
 
 def fast(seed: int = 1) -> FastNoise:
-    """A seeded source."""
     return FastNoise(np.random.default_rng(seed))
 
 
 def values(protocol: Protocol, *replicates: int, users: int = USERS) -> NDArray[np.float64]:
-    """Points of the domain."""
     domain = protocol.domain
     drawn = np.random.default_rng(5).uniform(domain.lower, domain.upper, (*replicates, users, domain.dim))
     return domain.admit(drawn).values
 
 
 def draws_itself(protocol: Any) -> bool:
-    """Whether the mixer draws the noise, so that devices add none."""
     return getattr(protocol, "coins", "device") == "mixer"
 
 
 def again(state: Any) -> Any:
-    """A state after it was written and read."""
     return CODE.loads(CODE.dumps(state))
 
 
 def same(one: Any, two: Any) -> bool:
-    """Equal to the last bit."""
     return CODE.dumps(one) == CODE.dumps(two)
 
 
 def test_every_protocol_is_registered() -> None:
-    """A protocol's roles are held to nothing."""
     for module in pkgutil.walk_packages(bandanna.protocols.__path__, "bandanna.protocols."):
         importlib.import_module(module.name)
 
@@ -116,7 +110,7 @@ def test_every_protocol_is_registered() -> None:
     ours = {
         kind for kind in below(Protocol) if kind.__module__.startswith("bandanna.protocols") and "name" in vars(kind)
     }
-    apart = {ClearRows, PublicSum, LocalSigns}  # no sum, nothing private, zero without a sign: test_clear_rows.py, ...
+    apart = {ClearRows, PublicSum, LocalSigns}  # no sum, nothing private, zero without a sign: test_conformance.py, ...
     assert ours == {type(protocol) for protocol in ALL.values()} | apart
 
 

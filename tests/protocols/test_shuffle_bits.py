@@ -30,12 +30,10 @@ BAND = math.sqrt(-math.log(1e-6 / 2) / 2)
 
 
 def fast(seed: int) -> FastNoise:
-    """A seeded source."""
     return FastNoise(np.random.default_rng(seed))
 
 
 def totals(protocol: ShuffleBits, path: str, seed: int) -> NDArray[np.float64]:
-    """Many independent releases of one batch."""
     batches = np.broadcast_to(BITS, (DRAWS, *BITS.shape))
     return protocol.release(batches, fast(seed), path=path).total[:, 0]
 
@@ -91,7 +89,6 @@ def test_groups_of_equal_users_are_summed() -> None:
 
 
 def test_shuffler_is_told_apart() -> None:
-    """The guarantee promises something against a shuffler who sees copies that no noise can hide."""
     clear = ShuffleBits(noise=BinomialNoise(scale=9.0, trials=4, users=50)).guarantee
     assert clear.exposed == 1.0
     assert clear.shuffler is None

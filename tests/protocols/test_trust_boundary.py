@@ -47,7 +47,6 @@ class Module:
 
 
 def parse_module(name: str, source: str) -> Module:
-    """Read one module."""
     module, tree = Module(), ast.parse(source)
     headings = [(number, line) for number, line in enumerate(source.splitlines(), start=1) if line.startswith("# ")]
     for node in tree.body:
@@ -78,7 +77,6 @@ def named_definitions(name: str, module: Module, node: ast.AST) -> frozenset[str
 
 
 def read_definitions(sources: dict[str, str]) -> dict[str, Definition]:
-    """Return all definitions of these modules by their full names."""
     modules = {name: parse_module(name, source) for name, source in sources.items()}
     nodes = {f"{name}.{own}": (name, node) for name, module in modules.items() for own, node in module.nodes.items()}
     names = {full: named_definitions(name, modules[name], node) - {full} for full, (name, node) in nodes.items()}
@@ -119,7 +117,6 @@ def find_breaches(definitions: dict[str, Definition]) -> list[str]:
 
 @pytest.fixture(scope="module")
 def sources() -> dict[str, str]:
-    """The modules of both packages."""
     root = Path(bandanna.__file__).parent
     files = [file for package in PACKAGES for file in (root / package.partition(".")[2]).glob("*.py")]
     return {f"bandanna.{file.parent.name}.{file.stem}": file.read_text(encoding="utf-8") for file in files}

@@ -7,7 +7,7 @@ variance and skewness.
 *Variance.* v of S is the sampling variance Q plus the noise variance N, which is public and exact. Without privacy Q is
 known. A released Q has a Gaussian error of known standard deviation and may be negative. The probability is therefore
 averaged over v >= N with the density v exp(-(v - released)^2 / 2 error^2). To second order this is Student's t with
-Satterthwaite's degrees of freedom where the error is small; `tests/ope/test_spread.py` computes that it keeps the level
+Satterthwaite's degrees of freedom where the error is small; `tests/ope/test_intervals.py` computes that it keeps the level
 for every v and every error.
 
 *Skewness.* Towards the long tail of S, of skewness g, the variance under theta is v (1 + g d), d = S/sqrt v, as for a

@@ -1,4 +1,4 @@
-"""How one device chooses: in fewer steps than many, and with the same bits; what is kept of a snapshot is its own."""
+"""Selection of arms on a device."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ DIM = 5
 
 
 def snapshot_of(rng: np.random.Generator, dim: int = DIM) -> OptimisticSnapshot:
-    """Some estimate."""
     rows = rng.normal(size=(20, dim))
     return OptimisticSnapshot(theta=rng.normal(size=dim), inverse=np.linalg.inv(rows.T @ rows), radius=2.0)
 
@@ -69,7 +68,6 @@ def test_a_snapshot_is_not_taken_for_the_one_before() -> None:
 
 
 def test_threads_choose_by_their_own_snapshots() -> None:
-    """A thread chooses by what another one has kept."""
     rng = np.random.default_rng(1)
     chooser, contexts = OptimisticSelector(domain=LinearReport(features=DIM)), arms_of(rng, 200, 20)
     snapshots = [snapshot_of(rng) for _ in range(4)]
@@ -94,10 +92,7 @@ def test_threads_choose_by_their_own_snapshots() -> None:
 def test_few_normal_numbers_are_those_of_many() -> None:
 
     class Seeded(SecureRandomness):
-        """Of these uniform numbers."""
-
         def uniform(self, shape: tuple[int, ...], name: str) -> Floats:
-            """By NumPy."""
             return GeneratorRandomness(lambda _: np.random.default_rng(7)).uniform(shape, name)
 
     for shape in ((1, 5), (16,), (2, 8), (1, 1), (1, 0)):

@@ -1,8 +1,9 @@
-"""Reports of linear bandits: an isometry, its worst case found by search, and a projection that returns reports."""
+"""Reports of linear regression: sensitivities, bounds and packing."""
 
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,14 @@ from hypothesis.extra import numpy as arrays
 from numpy.typing import NDArray
 from scipy import optimize
 
+from bandanna.device.base import Device
+from bandanna.device.domain import Ball, Box
 from bandanna.device.linear_report import LinearReport
+from bandanna.device.noise import LARGEST_PARAMETER, FastNoise, SecureNoise, divide_rounding_up
+from bandanna.device.randomizers import BinomialCounts, NoisyVector, RepeatedBits, RoundedCounts
+from bandanna.device.statistics import PublicStatistic, WeightedStatistic
 from bandanna.errors import InvalidArgument, InvalidStatistic
+from bandanna.numeric.rng import NoRandomness
 
 from ..drawn import examples
 
@@ -99,7 +106,6 @@ def test_no_pair_exceeds_the_sensitivity(y: float, other: float, x: Floats) -> N
 
 @pytest.mark.parametrize("features", [1, 2, 5])
 def test_stacking_is_an_isometry(features: int) -> None:
-    """The norm of a stacked report is not that of its vector and matrix, or unpacking does not undo packing."""
     domain = LinearReport(features=features)
     rng = np.random.default_rng(4)
     x, y = rng.normal(size=(7, 3, features)), rng.normal(size=(7, 3))
@@ -114,7 +120,6 @@ def test_stacking_is_an_isometry(features: int) -> None:
 
 
 def test_unpacking_is_linear() -> None:
-    """A sum of reports unpacks to something else than the sums of vectors and matrices."""
     domain = LinearReport(features=4)
     rng = np.random.default_rng(5)
     statistic = domain.statistic(rng.normal(size=(9, 4)), rng.normal(size=9))
@@ -183,7 +188,6 @@ def test_clipped_before_the_report_is_formed() -> None:
 @examples(30, full=100)
 @given(arrays.arrays(float, (3, 9), elements=st.just(0.0) | st.floats(1e-6, 100.0) | st.floats(-100.0, -1e-6)))
 def test_projection_returns_reports(values: Floats) -> None:
-    """Projecting a vector gives something that is no report of any features and reward, or moves a report again."""
     domain = LinearReport(features=3)
     projected = domain.project(values)
     vector, matrix = domain.unpack(projected)
@@ -203,7 +207,6 @@ def test_projection_returns_reports(values: Floats) -> None:
     arrays.arrays(float, (4, 3), elements=st.floats(-2.0, 2.0)), arrays.arrays(float, 4, elements=st.floats(-2.0, 2.0))
 )
 def test_projection_keeps_reports(x: Floats, y: Floats) -> None:
-    """A true report is moved by the projection, or refused with clipping off."""
     domain = LinearReport(features=3)
     statistic = domain.statistic(x, y)
     np.testing.assert_allclose(domain.project(statistic.values), statistic.values, atol=1e-9)
@@ -211,7 +214,6 @@ def test_projection_keeps_reports(x: Floats, y: Floats) -> None:
 
 
 def test_projection_has_leading_axes() -> None:
-    """Projecting many replicates at once differs from projecting one by one."""
     domain = LinearReport(features=2)
     values = np.random.default_rng(8).normal(size=(3, 4, 5, domain.dim))
     together = domain.project(values)
@@ -230,7 +232,6 @@ def test_impostors_are_clipped_or_refused() -> None:
 
 @pytest.mark.parametrize("shape", [(3,), (5, 2), (5, 4), (2, 5, 2)])
 def test_features_of_the_wrong_shape(shape: tuple[int, ...]) -> None:
-    """Features of another dimension are reported, or the error does not name them."""
     with pytest.raises(InvalidStatistic) as caught:
         LinearReport(features=3).statistic(np.zeros(shape), np.zeros(shape[:-1]))
     assert caught.value.argument == "features"
@@ -238,7 +239,6 @@ def test_features_of_the_wrong_shape(shape: tuple[int, ...]) -> None:
 
 
 def test_rewards_of_the_wrong_shape() -> None:
-    """Rewards that do not match the features are broadcast."""
     for rewards in (0.0, [0.0], np.zeros((5, 1)), np.zeros(4)):
         with pytest.raises(InvalidStatistic) as caught:
             LinearReport(features=3).statistic(np.zeros((5, 3)), rewards)
@@ -258,13 +258,71 @@ def test_places_of_what_is_not_finite(bad: float) -> None:
 
 @pytest.mark.parametrize("value", [0, -1, 2.5, True, None, "3"])
 def test_bad_features(value: Any) -> None:
-    """A report of no features exists."""
     with pytest.raises(InvalidArgument, match="features"):
         LinearReport(features=value)
 
 
 @pytest.mark.parametrize("value", [0, -1.0, math.nan, math.inf, True, None, "1"])
 def test_bad_reward_bounds(value: Any) -> None:
-    """Rewards without a bound are reported."""
     with pytest.raises(InvalidArgument, match="reward_bound"):
         LinearReport(features=2, reward_bound=value)
+
+
+class Tails(FastNoise):
+    """Coins that all fall on tails, and a note of how many were asked for."""
+
+    def __init__(self) -> None:
+        super().__init__(np.random.default_rng(0))
+        self.asked: list[int] = []
+
+    def binomial(self, *, trials: int, probability: float, size: Any) -> Any:
+        self.asked.append(trials)
+        return np.zeros(size, dtype=np.int64)
+
+
+DEVICES = (
+    (BinomialCounts(domain=Box(dim=1), scale=20.0, trials=900), {900}),
+    (RoundedCounts(domain=Box(dim=1), scale=20.0), set()),
+    (RepeatedBits(copies=20, trials=900), {900}),
+)
+
+
+@pytest.mark.parametrize(("device", "coins"), DEVICES, ids=["counts", "rounded", "copies"])
+def test_a_count_is_the_value_in_steps_and_all_coins(device: Device, coins: set[int]) -> None:
+    source = Tails()
+    low, high = (int(device.encode(np.array([value]), source)[0]) for value in (0.0, 1.0))
+    assert high - low == 20
+    assert set(source.asked) == coins
+
+
+def test_a_seeded_report_has_the_noise_that_is_priced() -> None:
+    device = NoisyVector(domain=Ball(dim=2), std=3.0, grid=2.0**-20)
+    report = device.encode(np.zeros((4, 2)), FastNoise(np.random.default_rng(1)))
+    unit = FastNoise(np.random.default_rng(1)).gaussian(np.zeros((4, 2)), std=1.0, grid=0.0)
+    np.testing.assert_allclose(report, 3.0 * unit)
+
+
+def test_noise_in_steps_of_a_grid_is_never_rounded_down() -> None:
+    scales, grid = [1 + step / 7 for step in range(40)], 0.3
+    assert any(Fraction(scale / grid) * Fraction(grid) < Fraction(scale) for scale in scales)
+    assert all(Fraction(divide_rounding_up("std", scale, grid)) * Fraction(grid) >= Fraction(scale) for scale in scales)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_features_that_are_no_numbers_are_told_to_nobody(value: float) -> None:
+    report, broken = LinearReport(features=2), np.array([[value, 0.0]])
+    weighted = WeightedStatistic(seen=report, weights=(1.0, 1.0), bits=False)
+    for tell, domain in ((PublicStatistic(seen=report, scale=0.5), report), (weighted, Ball(dim=2, bound=0.5))):
+        with pytest.raises(InvalidStatistic, match="features"):
+            tell.statistic(domain, broken, np.array([1.0]), None, NoRandomness())
+
+
+def test_weighted_rewards_are_told_with_their_features() -> None:
+    weighted = WeightedStatistic(seen=LinearReport(features=2), weights=(0.5, 2.0), bits=False)
+    told = weighted.statistic(Ball(dim=2, bound=0.5), np.array([[0.6, 0.4]]), np.array([1.0]), None, NoRandomness())
+    np.testing.assert_allclose(told.values, [[0.15, 0.4]])
+
+
+def test_secure_noise_beyond_what_integers_hold_is_refused() -> None:
+    with pytest.raises(InvalidArgument, match="scale"):
+        SecureNoise().discrete_laplace(scale=1.05 * LARGEST_PARAMETER, size=1)

@@ -1,4 +1,4 @@
-"""One factory of protocols: what each trust model opens, and what it refuses by name."""
+"""The factory of protocols: which protocol a privacy model gets, and which it is refused."""
 
 from __future__ import annotations
 
@@ -35,7 +35,6 @@ APPROX = {"epsilon": 1.0, "delta": 1e-5}
 def test_each_trust_model_opens_its_protocol_within_the_budget(
     privacy: Privacy, domain: Box, name: str, quick: bool
 ) -> None:
-    """A policy would get another protocol than its users trust, or one that costs more than the budget."""
     protocol = protocol_for(privacy, domain, 500, quick=quick)
     assert protocol.name == name
     if privacy.noisy and privacy.budget is not None:

@@ -1,3 +1,5 @@
+"""Discrete Laplace noise in the central model is pure."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -25,7 +27,6 @@ class Silent(FastNoise):
         super().__init__(np.random.default_rng(0))
 
     def discrete_laplace(self, *, scale: float, size: Any) -> np.ndarray:
-        """Zeros."""
         return np.zeros(size, dtype=np.int64)
 
 
@@ -69,7 +70,6 @@ def test_fine_lattice_costs_nothing() -> None:
 
 
 def test_ball_uses_its_own_diameter() -> None:
-    """A ball is charged for the corners of the box around it."""
     ball = CentralLaplace.calibrate(domain=Ball(dim=9), budget=PureDP(epsilon=1.0))
     assert ball.step * ball.scale == pytest.approx(2 * 3, rel=1e-4)
 
@@ -87,7 +87,6 @@ def test_noise_has_its_law() -> None:
 
 
 def test_secure_source_and_participations() -> None:
-    """The secure source cannot draw this noise, or returning users are not charged."""
     protocol = CentralLaplace.calibrate(
         domain=Box(dim=2, low=0.0, high=1.0), budget=PureDP(epsilon=1.0), participations=3
     )
@@ -98,7 +97,6 @@ def test_secure_source_and_participations() -> None:
 
 
 def test_budgets() -> None:
-    """A budget that Laplace noise does not meet is taken."""
     with pytest.raises(InvalidBudget):
         CentralLaplace.calibrate(domain=Ball(dim=1), budget=ZCDP(rho=1.0))
     with pytest.raises(InvalidBudget):

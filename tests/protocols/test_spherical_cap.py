@@ -1,7 +1,4 @@
-"""Sums of random directions: budgets, one law along both paths, noise as stated, and who opens it.
-
-Fixed seeds; over seeds each comparison would raise a false alarm with probability below 1e-6.
-"""
+"""Random directions (PrivUnit) in the local model."""
 
 from __future__ import annotations
 
@@ -42,12 +39,10 @@ UNIT = LocalUnit.calibrate(domain=Box(dim=2), budget=ApproxDP(epsilon=2.0, delta
 
 
 def fast(seed: int = 1) -> FastNoise:
-    """A seeded source."""
     return FastNoise(np.random.default_rng(seed))
 
 
 def errors(protocol: LocalUnit, path: str, seed: int, rows: Floats = ROWS) -> Floats:
-    """Of many independent releases of one batch, (draws, dim)."""
     batches = np.broadcast_to(rows, (DRAWS, *rows.shape))
     return protocol.release(batches, fast(seed), path=path).total - rows.sum(axis=0)
 
@@ -72,7 +67,6 @@ def gap(first: Floats, second: Floats) -> float:
     ids=str,
 )
 def test_balls_hold_their_domains(domain: Domain) -> None:
-    """A statistic lies outside of the ball, or a much smaller one would do."""
     rng = np.random.default_rng(3)
     if isinstance(domain, LinearReport):
         x = rng.normal(size=(4000, domain.features))
@@ -120,7 +114,6 @@ def test_every_kind_of_budget_is_met(budget: Budget, participations: int) -> Non
 
 @pytest.mark.parametrize("participations", [2, 5])
 def test_several_reports_meet_the_budget_exactly(participations: int) -> None:
-    """Reports together tell more than (epsilon, delta), even in the worst case of their epsilon, a lie or the truth."""
     protocol = LocalUnit.calibrate(domain=REPORT, budget=APPROX, participations=participations)
 
     def profile(epsilon: float) -> float:
@@ -308,13 +301,11 @@ def test_it_is_a_value_that_says_who_sees_what() -> None:
 
 
 def test_words_are_counted() -> None:
-    """An estimate of a release's time counts other candidates than are drawn."""
     assert UNIT.draws(7).words == 3 * 7 * UNIT.candidates
     assert LocalUnit.calibrate(domain=REPORT, budget=APPROX).draws(2).words == 3 * 2 * 3 * 10
 
 
 def test_bad_input() -> None:
-    """What is no message, budget, path or domain is taken."""
     with pytest.raises(InsecureSource):
         UNIT.release(ROWS, SecureNoise(), path="law")
     with pytest.raises(InvalidStatistic, match="integers"):

@@ -1,14 +1,11 @@
-"""Coins that the mixer draws for a batch, and counts that it refuses: the same law, the same price, other observers.
-
-Laws are enumerated through the roles themselves: a scripted source makes their randomness an input. Statistical
-comparisons raise a false alarm with probability below 1e-6 each.
-"""
+"""Mixers, statistics on their way to them, and mixers that draw the noise."""
 
 from __future__ import annotations
 
 import itertools
 import json
 import math
+import re
 from collections import Counter
 from dataclasses import replace
 from typing import Any
@@ -19,8 +16,10 @@ from numpy.typing import NDArray
 from scipy import stats
 
 import bandanna as bd
+from bandanna.device.domain import Ball, Statistic
+from bandanna.device.linear_report import LinearReport
 from bandanna.device.noise import FastNoise, SecureNoise
-from bandanna.errors import InvalidArgument, InvalidBudget, InvalidStatistic
+from bandanna.errors import BandannaError, InvalidArgument, InvalidBudget, InvalidStatistic
 from bandanna.privacy import accountant
 from bandanna.privacy.calibration import (
     REFUSAL_PROBABILITY,
@@ -30,14 +29,19 @@ from bandanna.privacy.calibration import (
     subtract_refusals,
 )
 from bandanna.privacy.events import ClearEvent, RepetitionEvent
-from bandanna.protocols.base import BatchProtocol
+from bandanna.privacy.factorisation import factorise
+from bandanna.protocols.base import BatchProtocol, Protocol
 from bandanna.protocols.batch_tree import BatchTree
+from bandanna.protocols.clear import Clear
 from bandanna.protocols.concurrent_shuffle import ConcurrentShuffle
+from bandanna.protocols.continual import CentralContinual
 from bandanna.protocols.factory import PROTOCOLS, protocol_for
+from bandanna.protocols.gaussian import CentralGaussian, LocalGaussian, ShuffleGaussian
 from bandanna.protocols.mixers import MixerState
 from bandanna.protocols.running_sum import find_mismatch, running_sum_protocol_for
-from bandanna.protocols.shuffle_binomial import ShuffleBinomial
+from bandanna.protocols.shuffle_binomial import ShuffleBinomial, largest_counts
 from bandanna.protocols.shuffle_bits import ShuffleBits
+from bandanna.protocols.spherical_cap import LocalUnit
 from bandanna.simulation.environments.linear import LinearContextual
 from bandanna.storage.encoding import Encoding
 
@@ -48,7 +52,6 @@ BAND = math.sqrt(-math.log(1e-6 / 2) / 2)  # of sqrt(n) times a Kolmogorov dista
 
 
 def fast(seed: int = 1) -> FastNoise:
-    """A seeded source."""
     return FastNoise(np.random.default_rng(seed))
 
 
@@ -61,17 +64,14 @@ class Scripted(FastNoise):
         self.asked: list[tuple[int, float]] = []
 
     def uniform(self, size: Any) -> NDArray[np.float64]:
-        """As told."""
         return np.broadcast_to(np.asarray(self.told_uniform, dtype=float), size)
 
     def binomial(self, *, trials: int, probability: float, size: Any) -> NDArray[np.int64]:
-        """As told, and recorded."""
         self.asked.append((trials, probability))
         return np.broadcast_to(np.asarray(self.told_coins, dtype=np.int64), size)
 
 
 def view(protocol: BatchProtocol, values: Any, source: FastNoise) -> Any:
-    """What the analyzer sees of a batch."""
     mixer = protocol.mixer
     messages = mixer.check(protocol.device.message(protocol.admit(values), source))
     return mixer.close(mixer.drawn(mixer.add(mixer.empty(messages.shape[:-2]), messages), source))
@@ -159,7 +159,6 @@ def test_the_analyzer_pays_the_same_and_the_shuffler_sees_all(protocol: Any) -> 
 
 
 def test_a_coarse_lattice_hides_what_it_rounds() -> None:
-    """The shuffler is said to be sure of two reports that may be rounded to the same point."""
     noise = BinomialNoise(scale=0.25, trials=100, users=2)
     assert ShuffleBinomial(domain=bd.device.Box(dim=1), noise=noise, coins="mixer").exposed == 0.25
 
@@ -323,7 +322,6 @@ def test_refusals_are_in_the_price(protocol: Any) -> None:
 
 @pytest.mark.parametrize("participations", [1, 3])
 def test_calibration_leaves_room_for_refusals(participations: int) -> None:
-    """A calibrated protocol that refuses exceeds its budget, where refusals cost a share of delta that can be seen."""
     budget = bd.privacy.ApproxDP(epsilon=1.0, delta=3e-14)
     given: dict[str, Any] = {"budget": budget, "batch": 50, "participations": participations, "coins": "checked"}
     for protocol in (ShuffleBits.calibrate(**given), ShuffleBinomial.calibrate(domain=bd.device.Box(dim=2), **given)):
@@ -341,7 +339,6 @@ def test_calibration_leaves_room_for_refusals(participations: int) -> None:
 
 
 def test_privacy_says_who_draws() -> None:
-    """`noise` is lost between `bd.shuffle` and the protocol, or accepted where nobody draws coins."""
     for noise in ("device", "checked", "mixer"):
         privacy = bd.shuffle(epsilon=1.0, delta=1e-5, noise=noise)
         for quick in (False, True):
@@ -387,7 +384,6 @@ def test_both_paths_of_the_simulator_have_one_law(name: str) -> None:
 
 
 def test_seeds_draw_the_same_in_any_company() -> None:
-    """A seed's mixer draws other coins beside other seeds, or those of the devices' streams."""
     policy = bd.make("LinTS-SDP", dim=3, horizon=400, epsilon=5.0, delta=1e-3, noise="mixer", batch=50)
     world = LinearContextual(dim=3, n_arms=4)
     alone, together = (bd.simulate(policy, world, n_seeds=n, seed=7, path="messages").regret for n in (1, 3))
@@ -414,7 +410,6 @@ def test_an_agent_draws_for_its_batches() -> None:
 
 
 def test_files_of_before_still_load() -> None:
-    """A protocol, a privacy, an event or a held batch of a file without the new fields is refused, or is another."""
     protocol = EVERY["vectors"]
     held = MixerState(users=3, numbers=np.arange(20))
     for value, new in (
@@ -427,3 +422,156 @@ def test_files_of_before_still_load() -> None:
         written = json.loads(CODE.dumps(value))
         del written["fields"][new]
         assert CODE.dumps(CODE.loads(json.dumps(written))) == CODE.dumps(value)
+
+
+DOMAIN, USERS = Ball(dim=3), 6
+NOISE = BinomialNoise(scale=4.0, trials=400, users=USERS)
+BATCH: list[BatchProtocol] = [
+    Clear(domain=DOMAIN),
+    CentralGaussian(domain=DOMAIN, noise_std=3.0, participations=2),
+    LocalGaussian(domain=DOMAIN, noise_std=3.0, participations=2),
+    LocalUnit(domain=DOMAIN, cosine=0.2, chance=0.8, candidates=3, participations=2),
+    ShuffleGaussian(domain=DOMAIN, noise_std=3.0, batch=USERS, participations=2),
+    ShuffleBinomial(domain=DOMAIN, noise=NOISE, participations=2),
+]
+CONTINUAL = CentralContinual(domain=DOMAIN, factorisation=factorise("tree", horizon=5), noise_std=3.0, participations=2)
+
+
+def title(protocol: Protocol) -> str:
+    return protocol.name
+
+
+statistics_each_batch = pytest.mark.parametrize("protocol", BATCH, ids=title)
+
+
+def extreme_rows(domain: LinearReport, rows: int) -> NDArray[np.float64]:
+    """Numbers of every magnitude and either sign, a fifth of them zero."""
+    rng = np.random.default_rng(3)
+    values = rng.normal(size=(rows, domain.dim)) * 10.0 ** rng.uniform(-300, 300, size=(rows, domain.dim))
+    return np.where(rng.uniform(size=values.shape) < 0.2, 0.0, values)
+
+
+# Extreme statistics
+
+
+@pytest.mark.parametrize("clip", [True, False])
+def test_tiny_diagonals_are_no_reports_of_nothing(clip: bool) -> None:
+    try:
+        admitted = LinearReport(features=2).admit([[0, 0, 1e-300, 0, 1e200]], clip=clip)
+    except BandannaError:
+        assert not clip
+        return
+    assert np.all(np.isfinite(admitted.values))
+
+
+def test_squares_do_not_overflow() -> None:
+    np.testing.assert_allclose(np.linalg.norm(Ball(dim=2).admit([[1e200, 1e200]]).values), 1.0)
+    report = LinearReport(features=2)
+    vector, matrix = report.unpack(report.statistic([[1e200, 1e200]], [1.0]).values[0])
+    np.testing.assert_allclose(vector, np.sqrt([0.5, 0.5]))
+    np.testing.assert_allclose(matrix, np.full((2, 2), 0.5))
+    assert np.all(np.isfinite(report.admit([[1.0, 1.0, 0.0, 2.2e-311, 1.0]]).values))
+
+
+@pytest.mark.parametrize("features", [1, 2, 4])
+@pytest.mark.parametrize("reward_bound", [0.3, 1.0, 5.0])
+@pytest.mark.often(of=lambda features, reward_bound: reward_bound == (0.3, 5.0, 1.0)[features // 2])
+def test_rows_of_every_magnitude_become_reports(features: int, reward_bound: float) -> None:
+    domain = LinearReport(features=features, reward_bound=reward_bound)
+    values = domain.admit(extreme_rows(domain, 3000)).values
+    assert np.all(np.isfinite(values))
+    assert np.all(values >= domain.lower - 1e-12)
+    assert np.all(values <= domain.upper + 1e-12)
+    vector, matrix = domain.unpack(values)
+    trace = np.trace(matrix, axis1=-2, axis2=-1)  # |x|^2
+    assert np.all(trace <= 1 + 1e-9)
+    np.testing.assert_allclose(np.linalg.norm(matrix, axis=(-2, -1)), trace, atol=1e-9)  # of rank one
+    assert np.all(np.linalg.norm(vector, axis=-1) <= reward_bound * np.sqrt(trace) + 1e-9)
+    farthest = np.linalg.norm(values[:200, None] - values[None, 200:], axis=-1)
+    assert np.max(farthest) <= domain.sensitivity * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("features", [1, 2, 4])
+def test_counts_of_every_magnitude_stay_in_range(features: int) -> None:
+    domain, users = LinearReport(features=features), 3000
+    protocol = ShuffleBinomial(domain=domain, noise=BinomialNoise(scale=7.3, trials=5, users=users))
+    counts = protocol.device.message(protocol.admit(extreme_rows(domain, users)), fast())
+    assert np.all(counts >= 0)
+    assert np.all(counts <= largest_counts(protocol.noise, domain))
+
+
+# Statistics that no domain has made
+
+
+def outside() -> NDArray[np.float64]:
+    return np.random.default_rng(2).normal(size=(USERS, DOMAIN.dim)) * 1e4
+
+
+def by_hand(values: NDArray[np.float64], counts: NDArray[np.int64] | None = None) -> Statistic:
+    return Statistic(domain=DOMAIN, values=values, clipped=np.zeros((), dtype=np.int64), counts=counts)
+
+
+@statistics_each_batch
+@pytest.mark.parametrize("path", ["messages", "law"])
+def test_statistics_made_by_hand_are_checked(protocol: BatchProtocol, path: str) -> None:
+    for clip in (True, False):
+        with pytest.raises(InvalidStatistic, match="a point of"):
+            protocol.release(by_hand(outside()), fast(), path=path, clip=clip)
+    with pytest.raises(InvalidStatistic, match="finite"):
+        protocol.release(by_hand(np.full((USERS, DOMAIN.dim), np.nan)), fast(), path=path)
+    inside = DOMAIN.project(outside())
+    honest = protocol.release(by_hand(inside), fast(), path=path, clip=False).total
+    assert np.array_equal(honest, protocol.release(inside, fast(), path=path).total)
+
+
+@statistics_each_batch
+def test_groups_made_by_hand_are_checked(protocol: BatchProtocol) -> None:
+    rows, counts = outside()[:2], np.array([2, 4])
+    protocol.release(by_hand(DOMAIN.project(rows), counts), fast(), path="law")
+    with pytest.raises(InvalidStatistic, match="a point of"):
+        protocol.release(by_hand(rows, counts), fast(), path="law")
+
+
+def test_statistics_made_by_hand_are_checked_in_streams() -> None:
+    with pytest.raises(InvalidStatistic, match="a point of"):
+        CONTINUAL.release(CONTINUAL.begin(), by_hand(outside()), fast())
+
+
+@statistics_each_batch
+def test_groups_send_no_messages(protocol: BatchProtocol) -> None:
+    counts = np.full(USERS, 1)
+    grouped = protocol.admit(by_hand(DOMAIN.project(outside()), counts))
+    with pytest.raises(InvalidStatistic, match="grouped"):
+        protocol.device.message(grouped, fast())
+    with pytest.raises(InvalidStatistic, match="grouped"):
+        protocol.release(grouped, fast())
+    protocol.release(grouped, fast(), path="law")
+
+
+# Guarantees
+
+
+@pytest.mark.parametrize("protocol", [*BATCH[1:], CONTINUAL], ids=title)
+def test_guarantees_over_batches_say_so(protocol: Protocol) -> None:
+    needed = protocol.name in ("central_gaussian", "shuffle_gaussian", "shuffle_binomial", "central_continual")
+    assert ("(at most 2, each in another batch)" in str(protocol.guarantee)) == needed
+    assert protocol.guarantee.to_dict()["batches"] == needed
+
+
+@pytest.mark.parametrize("protocol", BATCH[1:], ids=title)
+def test_one_participation_needs_no_condition(protocol: BatchProtocol) -> None:
+    once = replace(protocol, participations=1)
+    assert "another batch" not in str(once.guarantee)
+    assert "in each participation" in str(once.guarantee)
+
+
+@pytest.mark.parametrize("protocol", [*BATCH[1:], CONTINUAL], ids=title)
+def test_printed_epsilons_hold(protocol: Protocol) -> None:
+    stated = protocol.guarantee
+    found = re.search(r"with epsilon = (\S+),", str(stated))
+    assert found is not None
+    assert stated.epsilon * (1 - 2e-9) <= float(found[1]) <= stated.epsilon * (1 + 1.001e-3)
+    if stated.shuffler is not None:
+        left = re.search(r"the guarantee is epsilon = (\S+), ", str(stated))
+        assert left is not None
+        assert stated.shuffler.epsilon * (1 - 2e-9) <= float(left[1])

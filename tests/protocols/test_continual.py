@@ -1,4 +1,4 @@
-"""The continual protocol: exact prefixes under vanishing noise, stated variances, and the tabulated noise."""
+"""Continual release in the central model."""
 
 from __future__ import annotations
 
@@ -38,33 +38,25 @@ TABLE = {
 
 
 class Silent(FastNoise):
-    """Adds nothing: what remains is the arithmetic."""
-
     def gaussian(self, value: Any, *, std: float, grid: float) -> NDArray[np.float64]:
-        """The value itself."""
         return np.array(value, dtype=float)
 
 
 class Given(FastNoise):
-    """Adds what it is given, one array after the other."""
-
     def __init__(self, noises: list[NDArray[np.float64]]) -> None:
         super().__init__(np.random.default_rng(0))
         self.noises = iter(noises)
 
     def gaussian(self, value: Any, *, std: float, grid: float) -> NDArray[np.float64]:
-        """The value and the next one."""
         return np.asarray(value + next(self.noises))
 
 
 def protocol(kind: str, horizon: int = 13, std: float = 2.0, dim: int = 2) -> CentralContinual:
-    """A small protocol."""
     factors = factorise(kind, horizon=horizon)
     return CentralContinual(domain=Box(dim=dim, low=-1.0), factorisation=factors, noise_std=std)
 
 
 def fast(seed: int = 0) -> FastNoise:
-    """A seeded source."""
     return FastNoise(np.random.default_rng(seed))
 
 
@@ -141,7 +133,6 @@ def test_a_stream_ends_at_its_horizon(kind: str) -> None:
 
 @each
 def test_states_are_values(kind: str) -> None:
-    """A step leaves its state as it was: the same step from it, with the same seed, gives the same release."""
     used, source = protocol(kind), fast(3)
     state = used.begin((2,))
     for _ in range(6):

@@ -1,4 +1,4 @@
-"""Weights and corrections: sensitivities are diameters, to the last digit, and nothing leaves the domain."""
+"""Reports of importance weights and of doubly robust corrections."""
 
 from __future__ import annotations
 
@@ -44,7 +44,6 @@ each = pytest.mark.parametrize("domain", [*WEIGHTS, *CORRECTIONS], ids=str)
 
 
 def corners(domain: Any) -> Floats:
-    """Of the triangles, of every target, or of the trapezium."""
     if isinstance(domain, DoublyRobustDomain):
         ends = [
             (sign * (domain.spread + w * (0.5 + domain.spread)), w) for sign in (-1, 1) for w in (0.0, domain.bound)
@@ -59,7 +58,6 @@ def corners(domain: Any) -> Floats:
 
 
 def inside(domain: Any, count: int, seed: int) -> Floats:
-    """Random points, many of them on edges."""
     rng = np.random.default_rng(seed)
     if isinstance(domain, DoublyRobustDomain):
         w = domain.bound * rng.choice([0.0, 1.0, np.nan], size=count)
@@ -77,7 +75,6 @@ def inside(domain: Any, count: int, seed: int) -> Floats:
 
 
 def diameters(points: Floats) -> tuple[float, float]:
-    """l2 and l1."""
     return float(distance.pdist(points).max()), float(distance.pdist(points, "cityblock").max())
 
 
@@ -140,7 +137,6 @@ def test_no_search_finds_points_farther_apart(moments: bool) -> None:
 
 @each_weights
 def test_distances_are_convex(domain: ImportanceWeightDomain) -> None:
-    """The squared distance to a point bends down somewhere: the proof that corners are farthest apart breaks."""
     if domain.targets > 1:
         return  # a sum of such
     rng, (_, k, a, b, c) = np.random.default_rng(4), (*domain.scales, 0.0, 0.0, 0.0)[:5]
@@ -168,7 +164,6 @@ def test_what_is_rarely_admitted_lies_inside(domain: Any, data: st.DataObject) -
 
 
 def admit(domain: Any, data: st.DataObject) -> None:
-    """What is drawn is admitted once, and once more."""
     numbers = st.just(0.0) | st.floats(1e-6, 1e3) | st.floats(-1e3, -1e-6)
     values = data.draw(arrays.arrays(float, (2, domain.dim), elements=numbers))
     admitted = domain.admit(values)
@@ -182,7 +177,6 @@ def admit(domain: Any, data: st.DataObject) -> None:
 
 @each
 def test_points_stay(domain: Any) -> None:
-    """What lies inside is moved, or counted as clipped."""
     points = inside(domain, 300, seed=5)
     admitted = domain.admit(points)
     assert admitted.clipped == 0
