@@ -19,16 +19,16 @@ from bandanna.types import Floats, Ints
 
 @dataclass(frozen=True, kw_only=True)
 class Card:
-    """What to know about a data set before loading it.
+    """Description of a data set.
 
     Parameters
     ----------
     kind : {"log", "table"}
-        "log": the reward of the arm that was given is known; "table": the rewards of all arms are known.
+        "log": the reward of the given arm is known; "table": the rewards of all arms are known.
     rows : int
-        The number of events or people, as loaded.
+        Number of events or users.
     public : str
-        What the feature map takes as public, and where that comes from.
+        What the feature map takes as public, and its source.
     package, package_licence, data_licence : str
         The package that contains the file, its licence, and the licence of the data.
     get : str
@@ -67,17 +67,17 @@ class DataSet:
     Parameters
     ----------
     records
-        Columns by name, as in the file: raw data of the people in it.
+        Columns by name, as in the file: raw data.
     features
-        The public feature map; None if users have no features. `load(..., features=)` replaces it.
+        The public feature map; None if users have no features.
     arms
-        The names of the arms.
+        Names of the arms.
     rewards
-        In [0, 1]: (n,) of the arms that were given, or (n, K) of all arms.
+        In [0, 1]: (n,) of the given arms, or (n, K) of all arms.
     given, propensities
-        The arms that were given, (n,), and their probabilities; None where the rewards of all arms are known.
+        The given arms, (n,), and their probabilities; None where the rewards of all arms are known.
     floor
-        The least probability of any arm by design, public; None if unknown.
+        Public least probability of any arm, by design; None if unknown.
     """
 
     card: Card
@@ -98,17 +98,17 @@ class DataSet:
 
     @property
     def dim(self) -> int:
-        """The number of features of a user."""
+        """Number of features of a user."""
         return 0 if self.features is None else self.features.dim
 
     @cached_property
     def contexts(self) -> Floats:
-        """The features of users, (n, d)."""
+        """Features of users, (n, d)."""
         return np.zeros((len(self), 0)) if self.features is None else self.features.mapped(self.records).values
 
     @property
     def means(self) -> Floats:
-        """Mean reward of every arm, (K,), weighted by the probabilities with which arms were given. Not protected."""
+        """Mean reward of every arm, (K,), weighted by inverse probabilities. Not private."""
         if self.given is None:
             return np.asarray(self.rewards.mean(axis=0))
         assert self.propensities is not None
@@ -120,7 +120,7 @@ class DataSet:
         """Return features of users, (n, d), or with "arms" those of arms without features and a constant, (n, K, K).
 
         "users" is for `LinTS(n_arms=K, features=d)`. "arms" is for `LinTS(dim=K, intercept=True)`, which learns which
-        arm is best for all: with few people or much noise, no more can be learned (docs/appendix/study-results.md).
+        arm is best for all users (docs/appendix/study-results.md).
         """
         if validation.one_of("contexts", contexts, _CONTEXT_KINDS) == "users":
             return self.contexts

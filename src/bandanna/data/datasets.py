@@ -1,7 +1,7 @@
 """Public data sets: `load` reads one from an installed package or a file, `read` reads a file of your own.
 
-Nothing is downloaded, and packages that contain data are not imported. A path may be the file, a folder that contains
-it, or the package as it is shipped: a wheel or another zip, a source archive (.tar.gz) or a Debian package (.deb).
+Nothing is downloaded, and packages that contain data are not imported. A path may be the file, a folder, or the package
+as it is shipped: a wheel or another zip, a source archive (.tar.gz) or a Debian package (.deb).
 """
 
 from __future__ import annotations
@@ -225,7 +225,7 @@ OPEN_BANDIT = Card(
 def load_open_bandit(
     path: str | PathLike[str] | None = None, features: Map | None = None, *, policy: str = "random", part: str = "men"
 ) -> DataSet:
-    """Load from the installed package obp, which is not imported, or from its archive at `path`.
+    """Load from the installed package obp or from its archive at `path`.
 
     Parameters
     ----------
@@ -527,12 +527,12 @@ def is_installed(name: str) -> bool:
 
 
 def load(name: str, *, path: str | PathLike[str] | None = None, features: Map | None = None, **options: Any) -> DataSet:
-    """Load a data set from the installed package that contains it, or from a file; nothing is downloaded.
+    """Load a data set from the installed package that contains it, or from a file.
 
     Parameters
     ----------
     name : str
-        The name of the data set.
+        Name of the data set.
     path : path, optional
         The file, a folder, or the package as it is shipped: a wheel, a source archive or a .deb.
     features : Map, optional
@@ -584,9 +584,9 @@ def read(
     arm, reward, propensity
         Columns of a log; `propensity` may be given as for `bd.Log.from_frame`.
     label : str, optional
-        The column of a table that has the right arm.
+        Column of a table that has the right arm.
     features : Map, optional
-        A public map from columns to features; without it users have no features.
+        Public map from columns to features.
     floor, success
         As for `bd.Log.from_frame`.
 

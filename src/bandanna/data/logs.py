@@ -45,7 +45,7 @@ class Log:
     arms
         Which of `names` was given, 0 to K - 1, (n,).
     rewards
-        (n,), within `reward_range`, which is public.
+        (n,), within the public `reward_range`.
     propensities
         In (0, 1], (n,).
     names
@@ -53,13 +53,13 @@ class Log:
     eligible
         Which arms could be given, (n, K); None means all.
     floor
-        A public lower bound, by design, of the probability of every arm that could be given; or None.
+        Public lower bound, by design, of the probability of every arm that could be given; or None.
     clipped
-        The number of rewards that were clipped to the range. Not protected: do not publish it.
+        Number of rewards that were clipped to the range. Not private.
     found
-        The names were found in the rows, so they depend on the users in the log. Private releases are refused.
+        The names were found in the rows. Private releases are refused.
     repeated
-        Some users have several rows. Private releases are refused, because they protect single rows.
+        Some users have several rows. Private releases are refused.
     ledger
         Records the private releases from this log, and refuses those that would exceed its budget.
     """
@@ -135,8 +135,8 @@ class Log:
         arm, reward
             Columns.
         propensity
-            A column; or, if decided by design, a number, which is 1/m where each of m arms was equally likely, or one
-            for each arm: {"A": 0.5, ...}.
+            A column; or, by design, a number (1/m where each of m arms was equally likely) or one for each arm:
+            {"A": 0.5, ...}.
         context
             Columns with a user's features; {arm: columns} with features of each arm; or a function of the table, such
             as a map of `bd.features`, to an array (n, d) or (n, arms, d).
@@ -144,14 +144,13 @@ class Log:
             A column that lists the arms that could be given, or {arm: column of yes and no}.
         arms
             All arms, in order; public. By default those that propensity, context or eligible name, else those that
-            occur, sorted; in the last case nothing private can be made of the log.
+            occur, sorted. Private releases need the first or the second.
         reward_range
             Public bounds; rewards outside are clipped and counted. By default [0, 1], and rewards outside are refused.
         floor
-            A public lower bound of the probability of every arm that could be given; known if `propensity` is by
-            design.
+            Public lower bound of the probability of every arm that could be given; known if `propensity` is by design.
         success
-            The word in the reward column that means 1; all others mean 0.
+            The value of the reward column that means 1; all others mean 0.
         user
             A column of user ids. Private releases are refused if a user has several rows. Ids are not stored.
         budget
@@ -228,7 +227,7 @@ class Log:
         users: Sequence[Any] | None = None,
         budget: Privacy | Budget | Ledger | None = None,
     ) -> Log:
-        """Make a log of an agent's decisions, as its host has kept them.
+        """Make a log of an agent's decisions.
 
         Parameters
         ----------
@@ -269,12 +268,12 @@ class Log:
 
     @property
     def n_arms(self) -> int:
-        """The number of arms."""
+        """Number of arms."""
         return len(self.names)
 
     @property
     def dim(self) -> int:
-        """The number of features of a user or an arm."""
+        """Number of features of a user or an arm."""
         return int(self.contexts.shape[-1])
 
     @property
@@ -356,10 +355,7 @@ class Log:
         return Log(**{**held, **parts, "clipped": 0})
 
     def ordered(self, arms: Sequence[Any]) -> Log:
-        """Return the same events with the arms in this order and numbered by it.
-
-        Arms that were found in rows get these names, and there may be more names than arms that occur.
-        """
+        """Return the same events with the arms in this order; found names are replaced by these, which may be more."""
         names = resolve_arm_names((), arms)
         more = len(names) - self.n_arms if self.found and self.of_users and self.eligible is None else 0
         if not set(names) >= set(self.names) or len(names) != self.n_arms + max(more, 0):
@@ -378,7 +374,7 @@ class Log:
 
     @checked_keywords("Log.split")
     def split(self, share: float = 0.5, *, seed: int = 0) -> tuple[Log, Log]:
-        """Split into two logs of different people by a public seed: one to learn from, one to evaluate on."""
+        """Split into two logs of different events by a public seed: one to learn from, one to evaluate on."""
         share = validation.open_probability("share", share)
         first = round(share * len(self))
         if not 0 < first < len(self):
@@ -437,7 +433,7 @@ class SlotRandomness(GeneratorRandomness):
     """Random numbers of one episode of one seed: a generator for every purpose, and a place in its draws for every
     slot.
 
-    The numbers of a slot depend on no other slot, so that replacing one person changes nobody else's.
+    A slot's numbers depend on no other slot, so replacing one user changes no other user's numbers.
     """
 
     def __init__(self, seed: int, episode: int) -> None:
@@ -454,7 +450,7 @@ class SlotRandomness(GeneratorRandomness):
         super().__init__(named)
 
     def among(self, wanted: NDArray[np.bool_], name: str) -> Floats:
-        """Draw for all slots, 0 where `wanted` is false: a tie of one person changes nobody else's number."""
+        """Draw for all slots, 0 where `wanted` is false, so that one user's tie changes no other user's number."""
         return np.asarray(np.where(wanted, self.uniform(wanted.shape, name), 0.0))
 
     def at(self, rows: Ints, slots: int) -> SlotRandomness:
@@ -521,12 +517,12 @@ def match_arm_names(given: Sequence[Any], arms: Any) -> list[Any]:
 
 
 def list_arms(names: Sequence[Any], *, found: bool) -> str:
-    """Describe the arms for an error: by name if the user named them, by number if they were found in rows."""
+    """Describe the arms for an error: by name if the caller named them, by number if they were found in rows."""
     return f"the {len(names)} arms that occur" if found else f"the arms {', '.join(map(str, names))}"
 
 
 def _find_unknown_key(given: Mapping[Any, Any], names: Sequence[Any]) -> Any:
-    """Return a key that is no arm. If an arm has no key, it is not named: it may have been found in somebody's row."""
+    """Return a key that is no arm. An arm without key is not named: it may have been found in a user's row."""
     return next((name for name in given if name not in names), ValueSummary("without one of the arms"))
 
 
@@ -542,14 +538,8 @@ def read_propensities(
 ) -> tuple[Floats, float | None]:
     """Return the probability of each event's arm, and the least probability of any arm where it is known by design.
 
-    Parameters
-    ----------
-    table, given, names, arms, floor
-        The table, the user's argument, the names of arms, the arm of each event, and the given floor.
-    overlapping
-        Not every arm could be given to everybody, so that all probabilities may add up to more than 1.
-    found
-        The names are those that occur; there may be more arms.
+    `overlapping` allows probabilities that add up to more than 1, because not every arm could be given to every user.
+    `found` means that there may be more arms than names.
     """
     where = "propensity"
     if isinstance(given, Mapping):

@@ -1,10 +1,9 @@
-"""Replay a policy on logged events, and release a warm start from a log.
+"""Replay of a policy on logged events, and release of a warm start from a log.
 
 Rejection (Li, Chu, Langford and Schapire 2010): where the policy chooses the logged arm, its reward is known; other
 events are rejected. Arms that were logged with higher probability are rejected in proportion, so that accepted events
-have the law of a run of the policy. Slots are fixed: a batch counts logged events, and a rejected person reports zeros,
-noised in full, as a user who did not answer. Otherwise one person more who is accepted would move everybody after them
-into other batches, and a person would affect all batches instead of one.
+have the distribution of a run of the policy. A batch counts logged events, and a rejected user reports zeros with full
+noise. Otherwise one more accepted user would move all later users into other batches.
 
 The weighted method rejects nobody. The policy learns from every logged row and is valued by the weight pi / p that it
 gives to the logged arm: progressive validation.
@@ -49,19 +48,18 @@ from bandanna.validation import checked_keywords
 
 @dataclass(frozen=True, kw_only=True)
 class Replay:
-    """What a policy earned on logged events, in S seeds.
+    """Rewards of a policy on logged events, in S seeds.
 
     Parameters
     ----------
     rewards
         Sums of accepted or weighted rewards, (S,).
     weight
-        The number of accepted events, or their total weight, (S,).
+        Number of accepted events, or their total weight, (S,).
     events
         Logged events used in each seed.
     guarantee
-        The policy's guarantee to the people in the log if it had really run. The numbers here are computed from raw
-        rows and have no guarantee.
+        The policy's guarantee if it had really run. The numbers here are computed from raw rows and have no guarantee.
     """
 
     method: str
@@ -77,7 +75,7 @@ class Replay:
 
     @property
     def n_seeds(self) -> int:
-        """The number of seeds: orders of the events, with coins and noise of their own."""
+        """Number of seeds."""
         return len(self.seeds)
 
     @property
@@ -170,7 +168,7 @@ class ReplayView:
     def act(self, policy: Policy[Any], snapshot: Any, coins: SlotRandomness) -> Choice:
         """Choose an arm for every event, among those that could be given, with its probability.
 
-        Each slot has coins of its own: another person's eligible arms change nobody else's choice.
+        Each slot has its own coins, so one user's eligible arms change no other user's choice.
         """
         n = len(self.contexts)
         actions, chances = np.zeros(n, dtype=np.int64), np.ones(n)
@@ -216,8 +214,8 @@ def check_log_fits(policy: Policy[Any], log: Log) -> None:
 def action_probabilities(policy: Policy[Any], snapshot: Any, shown: ReplayView, arms: Ints, choice: Choice) -> Floats:
     """Return the probability with which the policy gives these arms, (n,).
 
-    It is the stated probability, or else 1 where the policy's own draw agrees and 0 where it does not. The second has
-    the first as its mean, so weights made of it are unbiased too.
+    It is the stated probability, or else 1 where the policy's own draw agrees and 0 where it does not, with the same
+    mean.
     """
     if not hasattr(policy, "probabilities"):
         return np.asarray(choice.actions == arms, dtype=float)
@@ -235,9 +233,9 @@ def all_action_probabilities(
 ) -> Floats:
     """Return the probability with which the policy gives every arm, (n, K); rows add up to 1.
 
-    Policies that state all probabilities are asked for them. For others, choices with their stated probabilities are
-    drawn until they add up to 1: exact for one arm, or up to 1,024 tied arms. A row depends on nobody else's.
-    `progress` is called with the number of events done, the number of events, and a text.
+    Policies that state all probabilities are queried. For others, choices with their stated probabilities are drawn
+    until they add up to 1: exact for one arm, or up to 1,024 tied arms. `progress` is called with the number of events
+    done, the number of events, and a text.
     """
     found = np.zeros((len(log), log.n_arms))
     for begin in range(0, len(log), _PART):
@@ -272,7 +270,7 @@ def _estimated_probabilities(policy: Policy[Any], snapshot: Any, contexts: Float
 
 
 class _SharedRandomness(NumberedRandomness):
-    """The same random numbers for everybody: a person's weight must not depend on who else is in the log, nor where.
+    """The same random numbers for all users, so that a user's weight does not depend on the other users in the log.
 
     Choices between tied arms follow van der Corput's sequence, so that 2^k draws reach every arm of a tie of 2^k.
     """
@@ -316,12 +314,11 @@ def replay(
     log : Log
         The events.
     n_seeds, seed : int
-        The number of seeds, and the first one.
+        Number of seeds, and the first one.
     method : {"rejection", "weighted"}
         "rejection" is unbiased, "weighted" uses every event.
     path : {"law", "messages"}
-        As in `bd.simulate`. Noise is seeded and protects nobody, and results are computed from raw rows; `bd.ope` makes
-        private estimates of a policy's value.
+        As in `bd.simulate`. Noise is seeded, and results are computed from raw rows; `bd.ope` makes private estimates.
     horizon : int, optional
         Logged events to use; by default the policy's horizon, at most all events.
     shuffled : bool
@@ -533,12 +530,10 @@ def sum_for_warm_start(
     seed: Any = None,
     ledger: Ledger | None = None,
 ) -> WarmStart:
-    """Release the sum of the reports that everybody in the log would have made: what they teach a policy before it
-    starts.
+    """Release the sum of the reports that all users in the log would have made.
 
-    The protocol of a privacy model draws the sum, and the people in the log pay for it once. Then it is public and part
-    of the policy (`LinTS(start=)`), which knows its noise; saves, tasks and devices contain nothing else of the log. A
-    person who is in the log and also a user of the policy pays for both.
+    The users in the log pay for it once. The sum is then public and part of the policy (`LinTS(start=)`), which
+    accounts for its noise. A user of the policy who is also in the log pays for both.
 
     Parameters
     ----------
@@ -547,11 +542,11 @@ def sum_for_warm_start(
     policy : LinTS
         The policy that starts from the sum.
     privacy : Privacy, optional
-        For the people in the log; by default the policy's privacy model and budget.
+        For the users in the log; by default the policy's privacy model and budget.
     arms : sequence, optional
-        The names of the policy's arms, by which the log's are found.
+        Names of the policy's arms.
     seed : int, optional
-        For tests; then the noise protects nobody.
+        For tests; seeded noise protects nobody.
     ledger : Ledger, optional
         Records the release, unless the log has a budget. A second call returns the stored sum.
 

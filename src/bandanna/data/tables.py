@@ -1,8 +1,7 @@
-"""Tables: read from files and from frames of any library, and written as frames and files.
+"""Tables: reading files and frames of any library, and writing frames and files.
 
-`ColumnTable` reads logs, `read_records` reads records for a map of features, `make_frame`, `write_csv` and
-`write_parquet` write results. pandas, polars and pyarrow are imported only where a file or a frame of theirs is made;
-a table is recognised by its methods. Errors name the column and the row, and never show a whole table.
+`ColumnTable` reads logs, `read_records` reads records for feature maps. pandas, polars and pyarrow are imported only to
+make a file or a frame of theirs; tables are recognised by their methods. Errors name column and row, and show no value.
 """
 
 from __future__ import annotations
@@ -234,7 +233,7 @@ def _find_separator(text: str) -> str:
 def parse_cell(text: str) -> Any:
     """Read a cell as an integer, a float or a text; None if it is empty. 007 and 1_000 are texts.
 
-    A cell is read by itself: other people's cells must not decide what somebody's cell means.
+    A cell is read by itself, so that one user's cell does not change the meaning of another's.
     """
     bare = text.strip()
     for kind, form in ((int, _WHOLE), (float, _NUMBER)):

@@ -1,7 +1,7 @@
-"""The columns of a feature map: ranges, categories, hashed texts, and counts of cells.
+"""Columns of a feature map: ranges, categories, hashed texts, and counts of cells.
 
-Values are numbers, categories or missing. True and False are 1 and 0. Equal numbers are equal whatever their type: 1 is
-1.0. A text is never a number. Every language computes the same features.
+Values are numbers, categories or missing. True and False are 1 and 0. Equal numbers are equal in every type; a text is
+never a number. Every language computes the same features.
 """
 
 from __future__ import annotations
@@ -113,9 +113,8 @@ def hash_tokens(values: Sequence[Any], *, words: bool, buckets: int, seed: int) 
 
         h = mix(CRC-32(token) + seed mod 2^32),     bucket = floor(h / 2) mod buckets,     sign = -1 if h is odd, else 1
 
-    `mix` is the finisher of MurmurHash3. The hash is no secret and protects nobody; it shortens a long list of
-    categories. Returns signed counts (m, buckets), the index of each value among the different ones, and which of those
-    are neither text nor number (m,).
+    `mix` is the finisher of MurmurHash3. Returns signed counts (m, buckets), the index of each value among the
+    different ones, and which of those are neither text nor number (m,).
     """
     texts: dict[str, int] = {}
     others: list[Any] = []
@@ -185,10 +184,7 @@ _WORDS = {"outside": "out of their range", "unknown": "of unknown categories", "
 
 @dataclass(frozen=True, kw_only=True)
 class Counts:
-    """Values of one column that were out of range, not in the list of categories, or missing.
-
-    A value of a wrong type, such as a text in a range, is missing.
-    """
+    """Values of one column that were out of range, not in the list of categories, or missing."""
 
     outside: int = 0
     unknown: int = 0
@@ -205,18 +201,16 @@ class Counts:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """What a map did with the records.
-
-    Not protected: it is about people's own records. Do not publish it.
+    """Counts of unusual values and clipped vectors. Not private: do not publish it.
 
     Parameters
     ----------
     rows : int
-        The number of records.
+        Number of records.
     columns : mapping
         Unusual values by column.
     clipped : int
-        How many vectors were clipped to the unit ball.
+        Number of vectors that were clipped to the unit ball.
     """
 
     rows: int = 0
@@ -478,9 +472,9 @@ def length_per_column(columns: int) -> float:
 @stored_as("Cells")
 @dataclass(frozen=True, kw_only=True)
 class CellCountDomain(Domain):
-    """Counts of `columns` grids of `cells` cells each: one person is a single 1 on every grid.
+    """Counts of `columns` grids of `cells` cells each: one user is a single 1 on every grid.
 
-    Two people differ in at most two cells of each grid, by 1: the sensitivity is sqrt(2 columns), in l1 2 columns.
+    Two users differ in at most two cells of each grid, by 1: the sensitivity is sqrt(2 columns), in l1 2 columns.
     """
 
     dim: int = 0  # derived
@@ -494,27 +488,22 @@ class CellCountDomain(Domain):
 
     @property
     def sensitivity(self) -> float:
-        """sqrt(2 columns)."""
         return math.sqrt(2 * self.columns)
 
     @property
     def l1_sensitivity(self) -> float:
-        """2 columns."""
         return 2.0 * self.columns
 
     @property
     def lower(self) -> Floats:
-        """0, the least entry."""
         return np.zeros(self.dim)
 
     @property
     def upper(self) -> Floats:
-        """1, the largest entry."""
         return np.ones(self.dim)
 
     @property
     def ball(self) -> tuple[Floats, float]:
-        """The ball around 0 of radius sqrt(columns)."""
         return np.zeros(self.dim), math.sqrt(self.columns)
 
     def project(self, values: Floats) -> Floats:

@@ -1,8 +1,7 @@
 """`Map`: records to vectors in the unit ball, from public knowledge alone.
 
-A map is made of columns (`Range`, `OneHot`, `Hash`) and of steps for all features together (`Project`, `UnitBall`,
-`Intercept`). It is frozen and public; nothing in it was learned from people's data, unless `fit_privately` paid for it.
-JSON and the [features] table of a task's file describe it, and every language computes the same features.
+A map consists of columns (`Range`, `OneHot`, `Hash`) and of steps for all features (`Project`, `UnitBall`,
+`Intercept`). It is frozen and public. JSON and the [features] table of a task's file describe it.
 """
 
 from __future__ import annotations
@@ -58,9 +57,9 @@ class Range(ColumnGroup):
     Parameters
     ----------
     outside : {"clip", "refuse"}
-        What happens to numbers outside of the range.
+        Treatment of numbers outside of the range.
     missing : {"zero", "refuse"}
-        "zero" is the middle of the range. A value that is not a number is missing.
+        Treatment of missing values; "zero" is the middle of the range.
     """
 
     def __init__(
@@ -81,9 +80,9 @@ class OneHot(ColumnGroup):
     Parameters
     ----------
     unknown : {"zero", "other", "refuse"}
-        What happens to a value that is not listed; "other" is a place of its own.
+        Treatment of values that are not listed; "other" is a feature of its own.
     missing : {"zero", "other", "refuse"}
-        The same for missing values.
+        Treatment of missing values.
     """
 
     def __init__(
@@ -101,13 +100,13 @@ class Hash(ColumnGroup):
     Parameters
     ----------
     buckets : int
-        The number of buckets.
+        Number of buckets.
     words : bool
         True: the words of a text. False: the whole text is one category.
     seed : int
-        Public; another seed has other collisions.
+        Public seed; another one has other collisions.
     missing : {"zero", "refuse"}
-        A value that is neither text nor number is missing.
+        Treatment of values that are neither text nor number.
     """
 
     def __init__(self, *columns: str, buckets: int, words: bool = True, seed: int = 0, missing: str = "zero") -> None:
@@ -120,14 +119,14 @@ class Hash(ColumnGroup):
 class Project:
     """A public random projection to `dim` features: signs that follow from the seed, divided by sqrt(dim).
 
-    Lengths are kept on average. Vectors that become longer than 1 are clipped by `UnitBall()`, which is required.
+    It preserves lengths on average, and needs `UnitBall()` to clip vectors that become longer than 1.
 
     Parameters
     ----------
     dim : int
-        The number of features after the projection.
+        Number of features after the projection.
     seed : int
-        The public seed.
+        Public seed.
     """
 
     dim: int
@@ -142,8 +141,8 @@ class Project:
 class UnitBall:
     """Vectors times a public `scale`, clipped to length 1.
 
-    Ranges are wide: most people are far from their ends and have short vectors, while the noise is that of vectors of
-    length 1. A scale that makes typical vectors nearly 1 long costs no privacy; few are clipped, and they are counted.
+    Most users are far from the ends of wide ranges and have short vectors. A scale that makes typical vectors nearly 1
+    long costs no privacy, while the noise stays the same.
 
     Parameters
     ----------
@@ -315,8 +314,7 @@ def projection_signs(inputs: int, outputs: int, seed: int) -> Floats:
 def project_features(x: Floats, outputs: int, seed: int) -> Floats:
     """Project (n, inputs) -> (n, outputs): sum_j sign x_j, added in the order of j, divided by sqrt(outputs).
 
-    Columns are added one after the other, so that a row's features are the same bit for bit beside any other rows and
-    in any language.
+    In this order a row's features are the same bit for bit beside any other rows and in any language.
     """
     table = projection_signs(x.shape[1], outputs, seed)
     total = np.zeros((len(x), outputs))
@@ -348,15 +346,15 @@ class Map:
     """`Map(Range(age=(18, 80)), OneHot(site=SITES), Hash("note", buckets=9), Project(6, seed=0), UnitBall(),
     Intercept())`.
 
-    Columns come first, in the order of their features; then at most one of each of `Project`, `UnitBall` and
-    `Intercept`, which are done in this order. Each of m columns gives a vector of length at most 1, times 1/sqrt m:
+    Columns come first, then at most one of each of `Project`, `UnitBall` and `Intercept`, which are done in this order.
+    Each of m columns gives a vector of length at most 1, times 1/sqrt m:
 
         x = (c_1, ..., c_m)/sqrt m,    z = clip(scale P x),    features (z, 1)/sqrt 2
 
     A map is called with one record, a dictionary, and returns features (d,); or with many - a list of dictionaries, a
     pandas or polars frame, an Arrow table, a structured array, an array (n, columns) - and returns (n, d). A row's
-    features depend on nothing but the row. Records may have more columns than the map. A column that a dictionary lacks
-    is missing; a table that lacks a column is refused.
+    features depend on the row alone. A column that a dictionary lacks is missing; a table that lacks a column is
+    refused.
 
     Parameters
     ----------
@@ -433,8 +431,7 @@ class Map:
     def __call__(self, records: Any, names: Sequence[str] | None = None) -> Floats:
         """Return features (d,) of one record or (n, d) of many.
 
-        `names` are the column names of an array. A `FeatureWarning` is given if most of at least 10 rows were clipped,
-        unknown or missing.
+        `names` are the column names of an array. A `FeatureWarning` is given if most of at least 10 rows are unusual.
         """
         table = read_records(records, [each.name for each in self.columns], names)
         mapped = self._mapped(table)
@@ -537,16 +534,15 @@ def _find_step(parts: Sequence[Any], kind: type[Step]) -> Step | None:
 
 
 def corners(n: int) -> Floats:
-    """Return `n` vectors of length 1 with n - 1 coordinates, any two at the same angle.
+    """Return `n` vectors of length 1 with n - 1 coordinates, any two at the same angle: features for arms without any.
 
-    They are features for arms that have none. Unit vectors would take one feature more and, beside a constant, say
-    nothing more; they are nearer to each other: sqrt 2, where corners are sqrt(2 n/(n - 1)) apart, under the same
-    noise.
+    Beside a constant they carry as much information as unit vectors with one feature less, and are farther apart:
+    sqrt(2 n/(n - 1)) instead of sqrt 2.
 
     Parameters
     ----------
     n : int
-        The number of vectors.
+        Number of vectors.
 
     Returns
     -------

@@ -28,7 +28,7 @@ _MOST_BINS = 10_000
 
 @dataclass(frozen=True, kw_only=True)
 class Fitted:
-    """Released ranges, and their price for everybody in the records.
+    """Released ranges, and their price.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ class Fitted:
     counts
         The noisy counts of the grid by column, (bins + 1,); the last counts missing values.
     std
-        The standard deviation of the noise of a count.
+        Standard deviation of the noise of a count.
     """
 
     range: Range
@@ -60,14 +60,14 @@ def fit_privately(
     ledger: Ledger | None = None,
     task: str = "features",
 ) -> Fitted:
-    """Release ranges between two quantiles of people's numbers with differential privacy; a row is a person.
+    """Release ranges between two quantiles of users' numbers with differential privacy; a row is a user.
 
     Parameters
     ----------
     records
         Records of any kind that a `Map` takes.
     columns : mapping
-        By name the public limits of its numbers: {"age": (0, 120)}.
+        Public limits by name: {"age": (0, 120)}.
     privacy : Privacy
         `bd.central(...)`, `bd.shuffle(...)` or `bd.local(...)` with a budget.
     quantiles : tuple of float
@@ -77,7 +77,7 @@ def fit_privately(
     outside, missing : str
         As for `Range`.
     source : NoiseSource, optional
-        The operating system's secure source by default, for people; `bd.device.FastNoise(rng)` for simulation.
+        The operating system's secure source by default; `bd.device.FastNoise(rng)` for simulation.
     ledger, task
         Where the price is recorded, and under which name.
 

@@ -1,5 +1,4 @@
-"""Estimators of a target policy's value: `ips`, `snips`, `dm`, `dr`, `switch`; `reward_model`; `compare` for several
-targets.
+"""Estimators of a target policy's value: `ips`, `snips`, `dm`, `dr`, `switch`; `reward_model`; `compare`.
 
 With w = pi/p of the logged arm, clipped at M, a reward model q, and g = sum_a pi(a) q(a):
 
@@ -9,9 +8,8 @@ With w = pi/p of the logged arm, clipped at M, a reward model q, and g = sum_a p
     dr       mean g + w (r - q)                     Dudik, Langford and Li 2011
     switch   mean g + w (r - q) [w <= M]            Wang, Agarwal and Dudik 2017
 
-Without privacy they are computed exactly. With a privacy model one sum over everybody in the log is released, of the
-numbers that estimate and interval are made of (`device.weighted_report`): every person is in it once, and everything
-computed from it costs nothing more.
+Without privacy they are exact. With a privacy model one sum over all users in the log is released, of the numbers that
+estimate and interval are made of (`device.weighted_report`).
 """
 
 from __future__ import annotations
@@ -56,7 +54,7 @@ _BINS = 20
 
 @checked_keywords("bd.ope.overlap")
 def overlap(log: Log, target: Any, *, weight_bound: float | None = None) -> dict[str, Any]:
-    """Describe the weights of a target, from raw rows and without privacy, for choosing a bound.
+    """Describe the weights of a target from raw rows, without privacy.
 
     A bound chosen after looking at the log reveals something of the log: choose it on other data, or by design.
     """
@@ -100,20 +98,24 @@ def ips(
         "uniform", "arm:NAME", an agent, (policy, snapshot), probabilities (arms,) or (n, arms), or a function of the
         log's contexts to them.
     weight_bound : float, optional
-        M, at which weights are clipped; public. By default 1/floor of the log, where nothing is clipped; without
-        privacy infinite.
+        Public bound M at which weights are clipped. By default 1/floor of the log, which clips nothing; without privacy
+        infinite.
     privacy : Privacy, optional
         A privacy model with its budget.
     baseline : float, optional
-        b, a reward: 0 by default. With privacy the middle of the range by default: then reports need the least noise,
-        and the bias of clipping is halved to either side.
+        Reward b. By default 0, and with privacy the middle of the range, which needs the least noise.
     seed, path
-        For tests and simulations: noise from a seed protects nobody. `path` is as in `bd.simulate`, and needs a seed.
+        For tests and simulations: seeded noise protects nobody. `path` is as in `bd.simulate`, and needs a seed.
 
     Returns
     -------
     Value
         The estimate, its interval and its guarantee.
+
+    Raises
+    ------
+    BudgetExceeded
+        The release would exceed the budget of the log.
     """
     trust = check_privacy(privacy)
     case = weigh_log(log, target, weight_bound, trust)
@@ -130,9 +132,7 @@ def snips(
     seed: int | None = None,
     path: str = "messages",
 ) -> Value:
-    """Estimate a target's value by self-normalised scores, sum w r / sum w: the default choice. Arguments are as for
-    `ips`.
-    """
+    """Estimate a value by self-normalised scores, sum w r / sum w (the default choice). Arguments as for `ips`."""
     trust = check_privacy(privacy)
     case = weigh_log(log, target, weight_bound, trust)
     return value_from_sums("snips", case, _release_sums(case, trust, seed, path), seed)
@@ -263,7 +263,9 @@ def reward_tables(case: WeightedLog, q: Any) -> tuple[Floats, Floats]:
 
 
 def check_model_spread(q: Any, spread: Any, case: WeightedLog) -> float:
-    """Return how far from the middle a model may be: as given, or as far as it is if it is the same for everybody."""
+    """Return how far from the middle a model may be: as given, or the distance of a model that is the same for all
+    users.
+    """
     if spread is not None:
         half = validation.unit_interval("spread", spread)
         if half > 0.5:
@@ -293,10 +295,10 @@ def dr(
     ----------
     q
         Expected rewards of every arm: (arms,), (n, arms), a function of the log's contexts to them, or a
-        `bd.ope.reward_model` learned from other people (`log.split()`), so that every person pays once.
+        `bd.ope.reward_model` learned from other users.
     spread : float, optional
-        With privacy, how far q may be from the middle of the range of rewards, as a share of the range, at most and by
-        default 1/2. q is clipped there; a smaller spread needs less noise.
+        With privacy, the largest distance of q from the middle of the range of rewards, as a share of the range, at
+        most and by default 1/2. q is clipped there; a smaller spread needs less noise.
     log, target, weight_bound, privacy, seed, path
         As for `ips`.
 
@@ -320,9 +322,7 @@ def switch(
     seed: int | None = None,
     path: str = "messages",
 ) -> Value:
-    """Estimate doubly robustly where w <= `weight_bound`, and by the model alone where w is larger. Arguments as for
-    `dr`.
-    """
+    """Estimate doubly robustly where w <= `weight_bound`, and by the model alone elsewhere. Arguments as for `dr`."""
     return _doubly_robust("switch", log, target, q, weight_bound, privacy, spread, seed, path)
 
 
@@ -337,9 +337,7 @@ def dm(
     seed: int | None = None,
     path: str = "messages",
 ) -> Value:
-    """Estimate by the model alone. The interval covers the model's expectation, not the model's error. Arguments as for
-    `dr`.
-    """
+    """Estimate by the model alone. The interval does not cover the model's error. Arguments as for `dr`."""
     return _doubly_robust("dm", log, target, q, math.inf, privacy, spread, seed, path)
 
 
@@ -424,15 +422,14 @@ _REWARD_STD = 0.5
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RewardModel:
-    """A linear model of rewards: contexts (n, d) or (n, K, d) -> expected rewards (n, K). It was released, so it is
-    public.
+    """A released linear model of rewards: contexts (n, d) or (n, K, d) -> expected rewards (n, K).
 
     Parameters
     ----------
     theta
         Of every arm with its constant last, (K, d + 1); or of all arms, (d,).
     people
-        The number of people it was learned from; evaluate on others.
+        Number of users that it was learned from; evaluate on others.
     """
 
     theta: Floats
@@ -468,19 +465,19 @@ def reward_model(
     seed: int | None = None,
     path: str = "messages",
 ) -> RewardModel:
-    """Learn a linear model of rewards from one private sum over everybody in the log.
+    """Learn a linear model of rewards from one private sum over all users in the log.
 
-    It is a regression for each arm on users' features, or one for all arms on arms' features. The sum is of
-    `PerArmReport` or `LinearReport`, and the posterior knows its noise, as in `LinTS`.
+    It is a regression for each arm on users' features, or one for all arms on arms' features. The posterior accounts
+    for the noise, as in `LinTS`.
 
     Parameters
     ----------
     log, privacy, path
         As for `ips`.
     prior : float
-        The typical size of a parameter.
+        Typical size of a parameter.
     seed : int, optional
-        For tests; then the noise protects nobody.
+        For tests; seeded noise protects nobody.
 
     Returns
     -------
@@ -539,7 +536,7 @@ class Comparison:
     exclusive
         Whether each target always gives another arm.
     terms
-        Without privacy, what each person adds to each estimate with the logged reward, and with the least and the
+        Without privacy, each user's contribution to each estimate with the logged reward, and with the least and the
         largest reward instead, (3, n, J).
     """
 
@@ -566,9 +563,8 @@ class Comparison:
     def difference(self, one: str, other: str, level: float = 0.95) -> tuple[float, float, float]:
         """Estimate how much more `one` earns than `other`; return the estimate and the ends of its interval.
 
-        Without privacy, and for exclusive targets, the covariance of the two estimates is known. For other targets it
-        is not released, and the interval covers the worst case. Each interval covers with its level alone, not jointly
-        with others.
+        Without privacy, and for exclusive targets, the covariance of the estimates is known. Otherwise the interval
+        covers the worst case. Each interval covers with its level alone, not jointly with others.
         """
         first, second = self[one], self[other]
         level = validation.open_probability("level", level)

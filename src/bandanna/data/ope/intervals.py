@@ -1,24 +1,20 @@
 """`Value`, an estimate with its interval, and the laws of means, ratios and differences that intervals come from.
 
 An interval holds the values that a test does not reject. If the value is theta, a sum S(theta) has the mean 0; theta is
-rejected where |S| is so large that this has a probability below alpha/2 on either side. That probability depends on
-variance and skewness.
+rejected where |S| is so large that this has a probability below alpha/2 on either side.
 
-*Variance.* v of S is the sampling variance Q plus the noise variance N, which is public and exact. Without privacy Q is
-known. A released Q has a Gaussian error of known standard deviation and may be negative. The probability is therefore
-averaged over v >= N with the density v exp(-(v - released)^2 / 2 error^2). To second order this is Student's t with
-Satterthwaite's degrees of freedom where the error is small; `tests/ope/test_intervals.py` computes that it keeps the level
-for every v and every error.
+*Variance.* The variance v of S is the sampling variance Q plus the public noise variance N. A released Q has a Gaussian
+error of known standard deviation and may be negative. The probability is averaged over v >= N with the density
+v exp(-(v - released)^2 / 2 error^2), to second order Student's t with Satterthwaite's degrees of freedom;
+`tests/ope/test_intervals.py` computes that it keeps the level.
 
 *Skewness.* Towards the long tail of S, of skewness g, the variance under theta is v (1 + g d), d = S/sqrt v, as for a
-binomial score; the other tail has Hall's (1992) transform. Both agree to first order. g is estimated from released
-sums; where that would bring an end nearer, an upper bound implied by these sums is used instead. One unseen person at
-the end of the range of rewards is added to variance and skewness; without it no interval of rare rewards would be
-valid.
+binomial score; the other tail has Hall's (1992) transform. g is estimated from released sums, or bounded by them where
+the estimate would bring an end nearer. One unseen user at the end of the range of rewards is added to variance and
+skewness, so that intervals of rare rewards are valid.
 
-*Ratios.* U/V has S(theta) = U - theta V, with the noise of both (Fieller 1954). The values that are not rejected are an
-interval, a half-line, everything, or everything but an interval; the least interval that contains those that rewards
-can have is reported. Estimates are put into that range first, so none is rejected by itself.
+*Ratios.* U/V has S(theta) = U - theta V, with the noise of both (Fieller 1954). The least interval is reported that
+contains the values that are not rejected and that rewards can have.
 
 *Clipping.* Where weights are clipped, the value is known up to an interval of length D only. Ends that are C standard
 errors outside of it cover the value with probability Phi(C + D/se) - Phi(-C) (Imbens and Manski 2004).
@@ -71,11 +67,9 @@ class EstimateLaw(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class ClippedMass:
-    """The share of a target's probability that clipping has cut off, and how far it may bias the estimate to either
-    side.
+    """The share of a target's probability that clipping has cut off; a released share has an error and may be negative.
 
-    The value lies between estimate - `below` share and estimate + `above` share, whatever the hidden rewards are. A
-    released share has an error and may be negative.
+    The value lies between estimate - `below` share and estimate + `above` share, for any hidden rewards.
     """
 
     share: float = 0.0
@@ -105,7 +99,7 @@ def interval_ends(law: EstimateLaw, hidden: tuple[ClippedMass, ...], level: floa
 class MeanLaw(EstimateLaw):
     """The law of a mean: `value`, clipped to `inside` if given, and the variance of its error.
 
-    `surprise` is how far one unseen person may move the mean, down and up.
+    `surprise` is how far one unseen user may move the mean, down and up.
     """
 
     value: float
@@ -215,8 +209,8 @@ class DifferenceLaw(EstimateLaw):
     """The law of the difference of two estimates with independent noise: squared distances add up (Zou and Donner
     2008).
 
-    If `apart`, sampling errors are uncorrelated, or correlated as `shared` says; else they are added up, which covers
-    the worst case. `shared` is the standard deviation that correlation adds to the difference.
+    If `apart`, sampling errors are uncorrelated, or `shared` is the standard deviation that their correlation adds.
+    Otherwise they are added up, which covers the worst case.
     """
 
     first: EstimateLaw
@@ -266,24 +260,22 @@ _NAMES = {"ips": "IPS", "snips": "SNIPS", "dr": "DR", "dm": "Direct method", "sw
 
 @dataclass(frozen=True, kw_only=True)
 class Value:
-    """The mean reward that a target would earn from people like those in the log.
-
-    Without privacy `diagnostics()` has a histogram of weights; with privacy it has released numbers only.
+    """The mean reward that a target would earn from users like those in the log.
 
     Parameters
     ----------
     estimate
         In the rewards' own units.
     people
-        The number of people in the log; public.
+        Number of users in the log; public.
     weight_bound
         The bound at which weights were clipped; infinite if they were not.
     clipped_mass
-        The share of the target's probability that was cut off, at most; 0.0 where nothing can be.
+        The share of the target's probability that was cut off, at most.
     effective_sample_size
-        The number of people, drawn by the target itself, that would tell as much; None if not released.
+        The number of users, drawn by the target itself, with the same information; None if not released.
     guarantee
-        The guarantee to the people in the log.
+        The guarantee to the users in the log.
     """
 
     method: str
@@ -319,7 +311,7 @@ class Value:
         clipping.
 
         low <= estimate <= high. It is clipped to the range of rewards, except where an estimate without privacy is
-        outside, which then is an end. The direct method's interval does not include the error of the reward model.
+        outside. The direct method's interval does not include the error of the reward model.
         """
         low, high = interval_ends(self.law, (self.hidden,), validation.open_probability("level", level))
         least, span = self.reward_range[0], self._span

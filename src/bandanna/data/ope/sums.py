@@ -43,7 +43,7 @@ class ReleasedSum:
     variance
         In every direction, or an upper bound where it depends on the data (`LocalUnit.std_along`).
     laplace
-        Whether the noise is Laplace; else it is normal, or nearly so.
+        Whether the noise is Laplace; else it is nearly normal.
     """
 
     total: Floats  # (dim,)
@@ -97,10 +97,9 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class WeightedLog:
-    """A log and a target: weights w = pi/p of everybody, clipped at `bound`, which is infinite where nothing is
-    clipped.
+    """A log and a target: weights w = pi/p, clipped at `bound`, which is infinite where nothing is clipped.
 
-    `safe`: weights cannot exceed the bound, by public facts: the log's floor and the target's largest probability.
+    `safe`: weights cannot exceed the bound, by public facts.
     """
 
     log: Log
@@ -184,19 +183,19 @@ class ErrorSpread:
     Parameters
     ----------
     sampled
-        The sampling variance, exact or as released; then it may be negative.
+        Sampling variance, exact or as released; then it may be negative.
     noise
-        The noise variance: public, and exact or an upper bound.
+        Noise variance: public, and exact or an upper bound.
     error
-        The standard deviation of the noise in `sampled`, 0 where it is exact.
+        Standard deviation of the noise in `sampled`, 0 where it is exact.
     third
-        The third cumulant of sampling, exact or estimated.
+        Third cumulant of sampling, exact or estimated.
     steepest
         Upper bounds of the third cumulant of the error downwards and upwards, where `third` was estimated.
     lean
-        The covariance of the noise of the sum with the noise in `sampled`.
+        Covariance of the noise of the sum with the noise in `sampled`.
     extra
-        The variance of one unseen person.
+        Variance of one unseen user.
     laplace
         Whether the noise has Laplace tails; else they are normal.
     """
@@ -224,11 +223,10 @@ class ErrorSpread:
         )
 
     def towards(self, side: int, surprise: float | Floats) -> ErrorSpread:
-        """Return the spread for an end above (1) or below (-1) the estimate, with one more person at that distance.
+        """Return the spread for an end above (1) or below (-1) the estimate, with one more user at that distance.
 
-        A negative third cumulant brings the end nearer. An estimated one does so as far as the upper bound allows. A
-        variance that moves with the sum is skewness too: the deviate of an error d changes by d^2/2 times the
-        covariance, which is 3/2 of the effect of a third cumulant of that size where d is large.
+        An estimated negative third cumulant brings the end nearer only as far as the upper bound allows. A variance
+        that moves with the sum is skewness too: the deviate of an error d changes by d^2/2 times the covariance.
         """
         third = side * self.third
         if self.steepest is not None:
@@ -279,11 +277,10 @@ def tail_probability(distance: Floats, spread: ErrorSpread) -> Floats:
 
 
 def skewed_deviate(d: Floats, g: Floats) -> Floats:
-    """Return the normal deviate that is as likely as a studentised sum at d of skewness g; g > 0 moves this side's end
-    away.
+    """Return the normal deviate that is as likely as a studentised sum at d of skewness g.
 
-    For g > 0 the variance under the tested value is v (1 + g d), and the tail of a sum of that variance is short; for g
-    < 0 it is Hall's transform. Both are d - g (2 d^2 + 1)/6 to first order.
+    For g > 0 the variance under the tested value is v (1 + g d); for g < 0 it is Hall's transform. Both are
+    d - g (2 d^2 + 1)/6 to first order.
     """
     long = np.clip(g, 0.0, _LONGEST_SKEW)
     score = d / np.sqrt(1 + long * d)
@@ -330,7 +327,7 @@ class WeightedSums:
     laplace
         Whether the noise is Laplace.
     people
-        n.
+        Number n of users.
     largest
         M, or the largest weight where there is no bound.
     hidden
@@ -401,17 +398,16 @@ class WeightedSums:
         )  # fmt: skip
 
     def _second(self, theta: Floats) -> tuple[Floats, Floats, Floats]:
-        """Bound the released sum w^2 (rho - theta)^2 from above; return it, the standard deviation of its noise, and
-        the covariance of that with the noise of sum w (rho - theta).
+        """Bound the released sum w^2 (rho - theta)^2 from above; return it, its noise's standard deviation, and the
+        covariance
+        of that with the noise of sum w (rho - theta).
 
-        The noise of sum w^2 rho is large. Without it something is known of that sum: with s the sign of theta, the sum
-        of (M - w) (w/2 - s w rho) >= 0 is
+        The noise of sum w^2 rho is large. With s the sign of theta, the sum of (M - w) (w/2 - s w rho) >= 0 is
 
             s sum w^2 rho - sum w^2 / 2 + M (sum w / 2 - s sum w rho),
 
-        so any multiple l of it, from 0 to 2 |theta|, may be added. It is 0 for weights of 0 and M, where l = 2 |theta|
-        removes sum w^2 rho altogether. The l that costs least in the end is guessed from the sum of w^2. All sums are
-        those of these people; their expectation if the value is theta is another number.
+        so any multiple l of it, from 0 to 2 |theta|, may be added; l = 2 |theta| removes sum w^2 rho altogether. The l
+        that costs least in the end is guessed from the sum of w^2.
         """
         (a, b, c), n, bound = self.squares, self.people, self.largest
         theta = np.asarray(theta, dtype=float)[..., None]
@@ -434,8 +430,8 @@ class WeightedSums:
         """Return the third cumulant of the sum of w (rho - theta).
 
         From released sums it is approximate: w^3 is replaced by w^2 times sum w^2 / sum w, and rho^3 by rho times the
-        mean of rho^2, which is exact for rewards of 0 or 1 and weights of 0 or M. Only the part that exceeds its own
-        noise counts.
+        mean of rho^2, which is exact for rewards of 0 or 1 and weights of 0 or M. Only the part above its own noise
+        counts.
         """
         if self.cubes is not None:
             a, b, c, d = self.cubes
@@ -453,8 +449,8 @@ class WeightedSums:
     def _steepest(self, theta: Floats, side: int) -> Floats:
         """Bound the third cumulant of the sum of w y, y = side (rho - theta), from above, with w^3 as in `third`.
 
-        No y is above h = 1/2 - side theta, so y^3 <= (h - 2 k) y^2 + (2 k h - k^2) y + k^2 h for every k; the k that
-        gives the least sum is taken. Rewards of 0 or 1 reach it.
+        No y is above h = 1/2 - side theta, so y^3 <= (h - 2 k) y^2 + (2 k h - k^2) y + k^2 h for every k; the least is
+        taken.
         """
         if not self.weight > 0:
             return np.zeros_like(theta)

@@ -48,9 +48,9 @@ _ALLOWED = (
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TargetPolicy:
-    """The probabilities `chances`, (n, K), with which a target gives every arm to everybody in the log.
+    """The probabilities `chances`, (n, K), with which a target gives every arm to every user in the log.
 
-    `constant`, (K,), is given where they are the same for everybody, and therefore public.
+    `constant`, (K,), is set if they are the same for all users, and therefore public.
     """
 
     name: str
