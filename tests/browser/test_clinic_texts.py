@@ -17,7 +17,7 @@ import pytest
 from bandanna.deployment.processes import free_ports
 from bandanna.deployment.task.creation import create_task, write_task
 
-from ..dashboard.payloads import PAYLOADS
+from ..dashboard.test_pages import PAYLOADS
 from .conftest import Opening
 from .deployed import CLINIC, Visit, clinic
 from .seeing import expect

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -168,6 +169,44 @@ class Seen:
         answer = await self.client.get(path, **more)
         assert answer.status_code == 200, (path, answer.status_code, answer.text)
         return answer.json()
+
+
+class Read(HTMLParser):
+    """What of a page matters here."""
+
+    void = frozenset({"meta", "link", "input", "img", "br", "hr"})
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.words: list[str] = []
+        self.open: list[str] = []
+        self.feed(text)
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        """One more."""
+        self.tags.append((tag, dict(attrs)))
+        if tag not in self.void:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        """Closed as it was opened."""
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        """Text."""
+        self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        """All of it."""
+        return " ".join(" ".join(self.words).split())
+
+    def all(self, tag: str) -> list[dict[str, str | None]]:
+        """Attributes of every such element."""
+        return [attributes for name, attributes in self.tags if name == tag]
 
 
 def run(work: Callable[[], Awaitable[Result]]) -> Result:

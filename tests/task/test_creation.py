@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import math
 import re
 import stat
@@ -11,16 +12,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bandanna.data.features.map import Intercept, Map, OneHot, Project, Range, UnitBall
 from bandanna.deployment.messages.canonical import digest, dumps, loads
 from bandanna.deployment.task import creation
-from bandanna.deployment.task.creation import create_task, write_task
+from bandanna.deployment.task.creation import create_task, parse_duration, write_task
 from bandanna.deployment.task.description import guarantee_of_task, task_facts
 from bandanna.deployment.task.document import Keys, Secrets, Task
 from bandanna.errors import BandannaError, InvalidArgument
 from bandanna.policies.registry import ALGORITHMS, make_from_table
 
+from ..drawn import examples
 from ..simulation.golden_runs import RUNS
 from .files import DP, LINEAR, TRUSTED, file
 
@@ -218,12 +222,12 @@ def test_noise_that_is_not_enough_is_refused(monkeypatch: pytest.MonkeyPatch) ->
     [
         ({"titel": "x"}, "Did you mean 'title'"),
         ({"rule": {}}, "Did you mean 'rules'"),
-        ({"rules": {"mixer": 1}}, r"rules\.mixer must be .*, got 1\. Did you mean 'mixers'"),
+        ({"rules": {"mixer": 1}}, r"rules\.mixer .*Did you mean 'mixers'"),
         ({"roles": {"analyser": "http://a"}}, r"roles\.analyser .*Did you mean 'analyzer'"),
         ({"test": {"sead": 1}}, r"test\.sead .*Did you mean 'seed'"),
         ({"arms": {"name": ["a"]}}, r"arms\.name .*Did you mean 'names'"),
-        ({"policy": {**LINEAR, "epsilonn": 1.0}}, r"policy\.epsilonn'\. Did you mean 'epsilon'"),
-        ({"policy": {**LINEAR, **DP, "intercpt": True}}, r"policy\.intercpt'\. Did you mean 'intercept'"),
+        ({"policy": {**LINEAR, "epsilonn": 1.0}}, r"policy\.epsilonn .*Did you mean 'epsilon'"),
+        ({"policy": {**LINEAR, **DP, "intercpt": True}}, r"policy\.intercpt .*Did you mean 'intercept'"),
         ({"algorithm": "LinTS-LPD"}, r"algorithm must be .*, got 'LinTS-LPD'\. Did you mean 'LinTS-LDP'"),
         ({"algorithm": "json:JSONDecoder"}, "every party knows"),
         ({"algorithm": 3}, "a word in quotes"),
@@ -256,7 +260,7 @@ def test_noise_that_is_not_enough_is_refused(monkeypatch: pytest.MonkeyPatch) ->
         ({"schema": {"age": [18, 80]}}, "2 names, one for each feature of the policy, got 1 names"),
         ({"schema": {"age": [80, 18], "size": [0, 1]}}, r"schema\.age .*the first below"),
         ({"schema": {"age": [1, 2]}, "features": {"columns": {"age": [1, 2]}}}, "not both"),
-        ({"features": {"columns": {"age": [18, 80]}}}, "features must be .*2.*got .*1 feature"),
+        ({"features": {"columns": {"age": [18, 80]}}}, "features must be a map to 2 features.*got a map to 1"),
         ({"features": {"columns": {"age": [80, 18], "size": [0, 1]}}}, r"features\.columns\.age .*the first below"),
         ({"features": {"columns": {"age": {"bukets": 3}}}}, r"features\.columns\.age .*range, values and buckets"),
         (
@@ -370,3 +374,117 @@ def test_the_hosts_token_can_be_replaced(tmp_path: Path) -> None:
         ).life._start.__self__  # type: ignore[attr-defined]
         office._open()
         office.database.close()
+
+
+# Where a task's roles are found: each at an address of its own, and all of them said if one is elsewhere
+
+
+FILE = {
+    "title": "a test",
+    "algorithm": "LinUCB-SDP-Vec",
+    "policy": {"dim": 2, "horizon": 400, "batch": 100, "epsilon": 1.0, "delta": 1e-5},
+}
+
+
+def test_two_roles_at_one_address_are_refused() -> None:
+    roles = {"analyzer": "http://127.0.0.1:9001", "shuffler": "http://127.0.0.1:9001/"}
+    with pytest.raises(InvalidArgument, match=r"roles\.(analyzer|shuffler).*address of its own"):
+        create_task({**FILE, "roles": roles}, expect=False)
+
+
+def test_an_address_that_is_left_out_is_not_guessed() -> None:
+    with pytest.raises(InvalidArgument, match=r"roles\.registrar must be an address.*not on this machine, got None"):
+        create_task({**FILE, "roles": {"analyzer": "https://a.example", "shuffler": "https://s.example"}}, expect=False)
+
+
+# Whatever a task's file says: a task, or a BandannaError
+
+
+WHOLE: dict[str, dict[str, Any]] = {
+    "policy": {**LINEAR, **DP, "intercept": False, "batch": 20, "protocol": "gaussian", "calibration": "tight"},
+    "arms": {"features": {"a": [1.0, 0.0], "b": [0.0, 1.0]}},
+    "schema": {"age": [18, 80], "size": [0.5, 2.0]},
+    "rules": {"participations": 1, "grace": "10 min", "max_age": 1, "mixers": 0, "noise": "device"},
+    "roles": {"analyzer": "http://127.0.0.1:8701", "registrar": "http://127.0.0.1:8700"},
+    "test": {"seed": 7, "close": "answered"},
+}
+NUMBERS = [0, -1, 1, 2, 2**63, 10**400, 0.0, -0.5, 1e-320, 1e308, float("inf"), float("-inf"), float("nan")]
+OTHERS = [True, False, "", "x", "0", "auto", "1 s", "9" * 50, "http://[", "http://a:b", "\u0663 s", "none:none"]
+DATES = [datetime.date(2026, 1, 1), datetime.datetime(2026, 1, 1), datetime.time(1)]
+odd = st.recursive(
+    st.sampled_from([*NUMBERS, *OTHERS, *DATES]) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+places = st.sampled_from([(table, key) for table, keys in WHOLE.items() for key in [*keys, "other", None]])
+
+
+def attempt(document: dict[str, Any]) -> None:
+    """A task, or a refusal of one line."""
+    said = "a task"
+    try:
+        create_task(document, expect=False)
+    except BandannaError as error:
+        said = str(error)
+    assert 0 < len(said) < 2_000
+    assert "\n" not in said
+
+
+def test_the_whole_file_is_a_task() -> None:
+    create_task({"title": "x", "algorithm": "LinTS-LDP", **WHOLE}, expect=False)
+
+
+FEATURES: dict[str, Any] = {
+    "columns": {"age": [18, 80], "size": {"range": [0, 1], "outside": "clip", "missing": "zero"}},
+    "project": {"dim": 2, "seed": 0},
+    "ball": {"scale": 1.0},
+    "intercept": False,
+}
+spots = st.sampled_from([(), *((name,) for name in [*FEATURES, "other"])]) | st.sampled_from(
+    [(name, key) for name in ("columns", "project", "ball") for key in [*FEATURES[name], "other"]]
+)
+
+
+@examples(60, full=200)
+@given(spots, odd)
+def test_one_odd_value_in_a_map(spot: tuple[str, ...], value: Any) -> None:
+    """A value of a wrong type or size in a map of features ends in another error than ours."""
+    table: Any = value
+    for depth in range(len(spot), 0, -1):
+        above = FEATURES if depth == 1 else FEATURES[spot[0]]
+        table = {**above, spot[depth - 1]: table}
+    whole = {name: part for name, part in WHOLE.items() if name not in ("schema", "arms")}
+    attempt({"title": "x", "algorithm": "LinTS-LDP", **whole, "features": table})
+
+
+@examples(100, full=400)
+@given(places, odd)
+def test_one_odd_value(place: tuple[str, str | None], value: Any) -> None:
+    """A value of a wrong type or size in some place of a file ends in another error than ours."""
+    table, key = place
+    spoilt = {**WHOLE, table: value if key is None else {**WHOLE[table], key: value}}
+    attempt({"title": "x", "algorithm": "LinTS-LDP", **spoilt})
+
+
+@examples(50, full=150)
+@given(st.sampled_from(["title", "algorithm", "policy", "arms", "other"]), odd)
+def test_odd_values_at_the_top(key: str, value: Any) -> None:
+    """The same of keys outside of tables."""
+    attempt({"title": "x", "algorithm": "LinTS-LDP", **WHOLE, key: value})
+
+
+@examples(40, full=100)
+@given(st.dictionaries(st.sampled_from(["title", "algorithm", *WHOLE]) | st.text(max_size=5), odd, max_size=6))
+def test_any_document(document: dict[str, Any]) -> None:
+    """The same of documents that are nothing like a task."""
+    attempt(document)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [(0, 0.0), (2.5, 2.5), ("30 s", 30.0), ("1.5 min", 90.0), ("2 hours", 7200.0), ("1day", 86_400.0)],
+)
+def test_durations(given: Any, expected: float) -> None:
+    """A duration is read as another one."""
+    assert parse_duration(given) == expected
+    assert type(parse_duration(given)) is float

@@ -2,28 +2,40 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 import bandanna as bd
+from bandanna.agent.preflight import fixed_arms
+from bandanna.deployment.messages.batch_plan import BROWSER_KINDS
+from bandanna.deployment.task import creation
 from bandanna.deployment.task.creation import create_task
 from bandanna.deployment.task.description import (
     VisibilityRow,
     describe_forecast,
     describe_mixer_guarantee,
+    forecast,
     guarantee_of_task,
     list_notes,
     task_facts,
     visibility_table,
+    world_for,
 )
 from bandanna.deployment.task.document import Task
 from bandanna.deployment.task.query_plan import first_batches
+from bandanna.device.randomizers import device_from_parameters
 from bandanna.errors import BandannaError
+from bandanna.policies.base import FixedLength
+from bandanna.policies.registry import ALGORITHMS
 from bandanna.privacy.budgets import ApproxDP
 from bandanna.privacy.guarantee import Guarantee, describe_view, format_rounded_up
+from bandanna.simulation.environments.linear import LinearContextual
 
+from ..simulation.golden_runs import RUNS
 from .files import file
 
 ONE_PROCESS = "that process and its files hold all data without noise, and users must trust it."
@@ -223,3 +235,113 @@ def test_a_policy_says_what_its_agent_says(name: str) -> None:
     told = str(seeded.guarantee)
     assert told.replace(" This is a test: anyone who knows its seed sees everything.", "") == str(policy.guarantee)
     assert told != str(policy.guarantee)
+
+
+# What is expected of a task: simulated where a typical world fits, within seconds, the same every time
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_every_algorithm_has_a_world(name: str) -> None:
+    policy = bd.make(name, **RUNS[name][0])
+    env = world_for(policy)
+    assert env is not None
+    for size in ("dim", "n_arms"):
+        assert getattr(policy, size, None) in (None, getattr(env, size))
+
+
+@pytest.mark.parametrize(
+    "name", ["LinTS-JDP", "AdaC-UCB", "AdaC-GOPE", "LDP-DPE", "GLM-SDP", "AdaC-OFUL-JDP", "LDP-UCB"]
+)
+def test_every_kind_can_be_simulated(name: str) -> None:
+    policy = bd.make(name, **RUNS[name][0])
+    found = forecast(policy)
+    assert found is not None
+    assert found["rounds"] == policy.horizon
+    assert found["seeds"] == 4
+    assert found["regret"] > 0
+    assert found["stderr"] > 0
+    assert found["random play"] > 0
+
+
+def test_it_is_the_simulators_regret() -> None:
+    policy = bd.make("LinTS-JDP", dim=3, horizon=300, epsilon=5.0, delta=1e-3)
+    found = forecast(policy)
+    assert found is not None
+    assert found["environment"] == "LinearContextual: 10 arms, 3 features"
+    result = bd.simulate(policy, LinearContextual(dim=3, n_arms=10), n_seeds=4)
+    assert found["regret"] == float(np.mean(result.final_regret))
+
+
+def test_arms_that_stay_are_simulated_as_such() -> None:
+    policy = bd.make("LinTS", dim=2, horizon=50)
+    assert world_for(policy, fixed_arms(policy, {"a": [0, 1], "b": [1, 0]})) == LinearContextual(
+        dim=2, n_arms=2, fixed=True
+    )
+    own = bd.make("LinTS", n_arms=3, features=2, horizon=50)
+    assert forecast(own, fixed_arms(own, None)) is not None
+    assert "DisjointLinear: 3 arms" in str(forecast(own, fixed_arms(own, None)))
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("LinTS", {"dim": 5, "horizon": 10**7}),
+        ("LinUCB", {"dim": 2, "horizon": 10**4}),
+        ("UCB1", {"n_arms": 2, "horizon": 10**5}),
+        ("GLM-UCB", {"dim": 2, "horizon": 10**5}),
+        ("DPE", {"dim": 2, "horizon": 3000, "clients": 2**31}),
+        ("DPE", {"dim": 2, "horizon": 3000, "alpha": 3}),
+    ],
+)
+def test_what_takes_too_long_is_not_begun(name: str, arguments: dict[str, int]) -> None:
+    policy = bd.make(name, **arguments)
+    policy._prepare()
+    assert forecast(policy) is None
+
+
+# What a task tells light clients is what its policy does, and nobody can change it unseen
+
+
+PARTS: dict[str, Any] = {"horizon": 2000, "dim": 3, "epsilon": 1.0, "delta": 1e-5}
+
+
+def made_task(name: str, **parts: Any) -> Task:
+    """A task of an algorithm."""
+    arguments = {**PARTS, **parts}
+    return creation.create_task({"title": "a test", "algorithm": name, "policy": arguments}, expect=False)[0]
+
+
+@pytest.mark.parametrize("name", ["LinTS-SDP", "LinTS-LDP", "LinUCB-SDP-Vec", "LinUCB-CSDP", "LinUCB-SDP-Amp"])
+def test_every_batch_of_the_schedule_has_its_plan(name: str) -> None:
+    task = made_task(name)
+    policy, section = task.policy, task.content["device"]
+    assert isinstance(policy, bd.LinTS | bd.LinUCB)
+    plans = {plan["users"]: plan for plan in section["plans"]}
+    for users in policy._channel.sizes.counts():
+        least = max(n for n in plans if n <= users)
+        (device,) = plans[least]["devices"][0]
+        assert device_from_parameters(device) == policy._query(FixedLength(number=0, users=users)).protocol.device
+        if policy.privacy.model == "shuffle":
+            assert least == users
+
+
+def test_a_document_that_tells_devices_less_noise_is_found_out() -> None:
+    task = made_task("LinTS-SDP")
+    content = copy.deepcopy(dict(task.content))
+    device = content["device"]["plans"][0]["devices"][0][0]
+    device["trials"] = round(0.64 * device["trials"])
+    with pytest.raises(BandannaError, match="tells devices something else"):
+        task_facts(Task.made(content))
+
+
+def test_who_can_play_a_task_is_on_its_page() -> None:
+    assert task_facts(made_task("LinTS-SDP"))["clients"] == ["python", "browser"]
+    assert task_facts(made_task("LinTS-JDP"))["clients"] == ["python", "browser"]
+    assert task_facts(made_task("LinUCB-SDP-Amp"))["clients"] == ["python"]
+    finite = {"n_arms": 3, "horizon": 5000, "epsilon": 1.0, "delta": 1e-5}
+    other, _ = creation.create_task({"title": "a test", "algorithm": "SDP-SE", "policy": finite}, expect=False)
+    assert task_facts(other)["clients"] == ["python", "browser"]
+    assert task_facts(made_task("GLM-SDP", horizon=20_000, epsilon=10.0))["clients"] == [
+        "python, with the whole library"
+    ]
+    assert "Noisy" not in BROWSER_KINDS

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import ssl
+from pathlib import Path
 
+import certifi
+import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,6 +20,7 @@ from bandanna.deployment.messages.canonical import (
     agreed_key,
     encode_base64url,
     encode_label,
+    make_tls_context,
     prove_unused,
     sealing_key,
     ticket_key_info,
@@ -99,3 +104,35 @@ def test_a_public_half_that_gives_everybody_the_same_key_is_refused(point: int) 
             salt=bytes(32),
             info=ticket_key_info(HELPER),
         )
+
+
+# Certificates are read once, and are those that httpx would read
+
+
+@pytest.fixture(autouse=True)
+def _no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever this machine says."""
+    for name in ("SSL_CERT_FILE", "SSL_CERT_DIR"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_they_are_httpxs_own_and_read_once() -> None:
+    known, usual = make_tls_context(), httpx.create_ssl_context()
+    assert make_tls_context() is known
+    assert (
+        (known.verify_mode, known.check_hostname)
+        == (ssl.CERT_REQUIRED, True)
+        == (usual.verify_mode, usual.check_hostname)
+    )
+    assert known.cert_store_stats() == usual.cert_store_stats()
+    assert known.minimum_version == usual.minimum_version
+
+
+def test_those_of_the_environment_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, _, _ = Path(certifi.where()).read_text().partition("-----END CERTIFICATE-----")
+    (tmp_path / "one.pem").write_text(one + "-----END CERTIFICATE-----\n")
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "one.pem"))
+    assert make_tls_context(environment=True).cert_store_stats()["x509"] == 1
+    assert make_tls_context().cert_store_stats()["x509"] > 1
+    monkeypatch.delenv("SSL_CERT_FILE")
+    assert make_tls_context(environment=True).cert_store_stats()["x509"] > 1

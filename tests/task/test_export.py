@@ -241,7 +241,7 @@ def test_the_command_says_what_it_did(analyzer: Analyzer, tmp_path: Path, monkey
     monkeypatch.chdir(tmp_path)
     done = CliRunner().invoke(app, ["task", "export", "--task", analyzer.url, "--out", "kept"])
     assert done.exit_code == 0, done.output
-    assert "every signature and the chain are right" in done.stdout
+    assert "all signatures and the chain are valid" in done.stdout
     again = CliRunner().invoke(app, ["task", "export", "--task", analyzer.url, "--out", "kept", "--json"])
     told = json.loads(again.stdout)
     assert (told["new"], told["publications"]) == (0, len(verify_folder(tmp_path / "kept")[1]))
