@@ -57,7 +57,7 @@ def bench(
         report = Report.read(source)
     else:
         _mention_threads()
-        with ProgressBar(shown=True) as bar:
+        with ProgressBar("measurements", shown=True) as bar:
             report = runs.run(only=only or (), effort=QUICK if quick else FULL, progress=bar)
     if earlier is not None:
         report = report.joined(earlier)

@@ -55,7 +55,7 @@ def paper(
     given = {name: value for name, value in options.items() if value is not None}
     chosen.check(**given)
     place = _place(number, chosen, out, as_json=as_json)
-    with ProgressBar(shown=not as_json) as bar:
+    with ProgressBar("blocks of runs", shown=not as_json) as bar:
         found = chosen.find(jobs=count_cores() if jobs is None else jobs, progress=bar, **given)
     if as_json:
         typer.echo(json.dumps(chosen.document(found), allow_nan=False))

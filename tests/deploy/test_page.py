@@ -90,7 +90,7 @@ def test_the_walk_through_a_task_works(
         crowd, now, exported = map(done, others)
     assert "regret of random play" in crowd
     assert "releases published" in now
-    assert "every signature and the chain are right" in exported
+    assert "all signatures and the chain are valid" in exported
     assert len(verify_folder(tmp_path / "tea-public")[1]) >= 2
 
 
