@@ -65,7 +65,6 @@ def _repeats_others(item: pytest.Item) -> bool:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """What only repeats others is for `make test-full`."""
     if _repeats_others(item):
         item.add_marker(pytest.mark.full)
 

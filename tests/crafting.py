@@ -21,7 +21,6 @@ OTHER: list[Any] = [
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Every place in a value of JSON."""
     inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, part in inside:
         yield (*path, key)
@@ -29,7 +28,6 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 
 def pick(rng: np.random.Generator, things: list[Any]) -> Any:
-    """One of them."""
     return things[rng.integers(len(things))]
 
 
@@ -53,6 +51,5 @@ def mutated(plain: Any, rng: np.random.Generator) -> Any:
 
 
 def rewrite(save: Path, text: str, noun: str = "agent") -> None:
-    """A save with this content, and its checksum."""
     header = {"format": f"bandanna {noun}", "version": 1, "sha256": hashlib.sha256(text.encode()).hexdigest()}
     save.write_text(json.dumps(header) + "\n" + text + "\n")

@@ -71,7 +71,6 @@ def main(number: str) -> None:
 
 
 def _ended(child: int) -> int | None:
-    """Its exit code, if it has one."""
     found, status = os.waitpid(child, os.WNOHANG)
     return os.waitstatus_to_exitcode(status) if found else None
 
@@ -112,7 +111,6 @@ class Child:
         return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
-        """The same, when there is one."""
         end = None if timeout is None else time.monotonic() + timeout
         while (code := self.poll()) is None:
             if end is not None and time.monotonic() > end:
@@ -121,22 +119,18 @@ class Child:
         return code
 
     def communicate(self, timeout: float | None = None) -> None:
-        """Wait, and forget what it has written."""
         self.wait(timeout)
         if self.stdout is not None:
             self.stdout.close()
 
     def send_signal(self, number: int) -> None:
-        """If it runs."""
         if self.poll() is None:
             os.kill(self.pid, number)
 
     def terminate(self) -> None:
-        """Ask it to end."""
         self.send_signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """End it."""
         self.send_signal(signal.SIGKILL)
 
 
@@ -157,7 +151,6 @@ class Nursery:
         atexit.register(self.close)
 
     def ask(self, wanted: object, files: Sequence[int] = ()) -> Any:
-        """What it answers."""
         with self.lock:
             socket.send_fds(self._asking, [json.dumps(wanted).encode()], files)
             return json.loads(self._asking.recv(64))
@@ -173,14 +166,12 @@ class Nursery:
         return Child(self, child, None if reads is None else os.fdopen(reads, "rb"))
 
     def close(self) -> None:
-        """No more of them."""
         self._asking.close()
         self._process.wait(timeout=600)
 
 
 @cache
 def nursery() -> Nursery:
-    """One for all tests of a process."""
     return Nursery()
 
 

@@ -53,7 +53,6 @@ class Server:
         self.folder = self._answer()
 
     def fresh(self) -> str:
-        """The address of a new, empty database."""
         import psycopg
 
         name = f"test{next(_NUMBERS)}"
@@ -63,19 +62,15 @@ class Server:
         return self.url(name)
 
     def url(self, database: str) -> str:
-        """The address of a database."""
         return f"postgresql://postgres@/{database}?host={self.folder}"
 
     def stop(self) -> None:
-        """Every connection is lost at once."""
         self._tell("stop")
 
     def start(self) -> None:
-        """After `stop`."""
         self._tell("start")
 
     def close(self) -> None:
-        """Stop it for ever, and remove what it wrote."""
         atexit.unregister(self.close)
         self._keeper.communicate()
 
@@ -95,13 +90,11 @@ class Server:
 
 @cache
 def server() -> Server:
-    """The one of this process."""
     return Server()
 
 
 @pytest.fixture
 def postgres_url() -> str:
-    """A fresh database of a real server."""
     return server().fresh()
 
 

@@ -39,14 +39,12 @@ def contracts(tree: Path) -> subprocess.CompletedProcess[str]:
 
 
 def copied(folder: Path) -> Path:
-    """A copy that may be broken."""
     shutil.copy(ROOT / "pyproject.toml", folder)
     shutil.copytree(ROOT / "src", folder / "src", ignore=shutil.ignore_patterns("__pycache__"))
     return folder
 
 
-def test_contracts_are_kept(tmp_path: Path) -> None:
-    """A module imports what it must not know."""
+def test_import_contracts_are_kept(tmp_path: Path) -> None:
     said = contracts(copied(tmp_path))
     assert said.returncode == 0, said.stdout
 
@@ -64,8 +62,7 @@ def broken(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.mark.parametrize("breach", BREACHES)
-def test_a_breach_is_seen(breach: str, broken: str) -> None:
-    """A contract would not notice an import that it forbids, or would not name it."""
+def test_every_contract_names_a_breach(breach: str, broken: str) -> None:
     file, line, contract = BREACHES[breach]
     assert any(contract in each and "BROKEN" in each for each in broken.splitlines()), broken
     importer, imported = f"bandanna.{file[:-3].replace('/', '.')}", line.split()[1]

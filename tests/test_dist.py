@@ -30,7 +30,6 @@ print(decision.arm)
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Both of them, as `make dist` makes them."""
     folder = tmp_path_factory.mktemp("dist")
     done = subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "-d", str(folder)], cwd=ROOT, capture_output=True, text=True
@@ -40,8 +39,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {"wheel": wheel, "sdist": source}
 
 
-def test_everything_is_inside(built: dict[str, Path]) -> None:
-    """A file that runs or is served is not in the wheel, or something that is nobody's business is."""
+def test_the_wheel_holds_what_runs_or_is_served_and_nothing_else(built: dict[str, Path]) -> None:
     with zipfile.ZipFile(built["wheel"]) as wheel:
         names = {name for name in wheel.namelist() if name.startswith("bandanna/")}
         others = {name.split("/")[0] for name in wheel.namelist()} - {"bandanna"}
@@ -70,8 +68,7 @@ def test_the_source_has_what_its_makefile_needs(built: dict[str, Path]) -> None:
 
 @pytest.mark.full
 @pytest.mark.parametrize("kind", ["wheel", "sdist"])
-def test_it_installs_and_runs(kind: str, built: dict[str, Path], tmp_path: Path) -> None:
-    """Installed from what is shipped, the command or ten lines do not run."""
+def test_the_installed_package_runs(kind: str, built: dict[str, Path], tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "new")], check=True)
     (site,) = (tmp_path / "new").glob("lib/python*/site-packages")
     (site / "dependencies.pth").write_text(sysconfig.get_paths()["purelib"] + "\n")  # no network is needed

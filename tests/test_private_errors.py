@@ -180,7 +180,6 @@ class Lines(logging.Handler):
         self.told: list[Any] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep it."""
         self.told += [record.getMessage(), record.args, record.exc_info]
 
 
@@ -226,32 +225,27 @@ def contextual() -> bd.Agent:
 
 @cache
 def recorded() -> bd.Agent:
-    """With a map of records of arms."""
     return agent(policy=bd.LinUCB(dim=MAP.dim, horizon=10**6, batch=10**5, privacy=PRIVACY), features=MAP)
 
 
 @cache
 def per_arm() -> bd.Agent:
-    """With features of users."""
     return agent(policy=bd.LinTS(n_arms=3, features=2, horizon=10**6, batch=10**5, privacy=PRIVACY))
 
 
 @cache
 def staying() -> bd.Agent:
-    """With arms that stay."""
     return agent(policy=bd.LinTS(dim=3, horizon=10**6, batch=10**5, privacy=PRIVACY), arms=ROWS)
 
 
 @cache
 def asking() -> bd.Agent:
-    """That asks clients."""
     policy = bd.policies.PhasedElimination(dim=2, horizon=10**4, privacy=bd.central(**B), alpha=0.8)
     return agent(policy=policy, arms=np.eye(2))
 
 
 @cache
 def counted() -> bd.Agent:
-    """That counts how often users come."""
     policy = bd.LinUCB(dim=3, horizon=200, batch=5, privacy=bd.central(**B, participations=2))
     made = agent(policy=policy)
     made.act(ROWS, user=TEXT)
@@ -270,7 +264,6 @@ def observed(value: Any) -> Any:
 
 
 def observed_again(value: Any) -> Any:
-    """A second reward."""
     made = contextual()
     first = made.act(ROWS)
     made.observe(first, 0.5)
@@ -278,7 +271,6 @@ def observed_again(value: Any) -> Any:
 
 
 def observed_many(value: Any) -> Any:
-    """Rewards of several decisions, where an agent takes them."""
     made = contextual()
     if hasattr(made, "observe_many"):
         decisions = made.act_many(np.zeros((3, 4, 3)))
@@ -293,7 +285,6 @@ PLAIN = {"arm": ["a", "b", "a", "b"], "reward": [0.0, 1.0, 1.0, 0.0], "p": [0.5]
 
 
 def log(**parts: Any) -> bd.Log:
-    """Of four people."""
     columns = {"arm": "arm", "reward": "reward", "propensity": "p", "context": ["x"], "arms": ["a", "b"], **parts}
     return bd.Log.from_frame(PLAIN, **columns)
 
@@ -332,12 +323,10 @@ PROTOCOLS += [bd.protocols.ShuffleBinomial.calibrate(domain=BALL, budget=BUDGET,
 
 
 def noise() -> bd.device.FastNoise:
-    """A seeded source."""
     return bd.device.FastNoise(np.random.default_rng(0))
 
 
 def released(value: Any) -> None:
-    """Along both paths, clipped or not."""
     for protocol in PROTOCOLS:
         for path in ("law", "messages"):
             for clip in (True, False):
@@ -359,7 +348,6 @@ def summed(domain: Any) -> Callable[[Any], None]:
 
 
 def spent(value: Any) -> None:
-    """Data and members of a release."""
     event = bd.protocols.CentralGaussian.calibrate(domain=BALL, budget=BUDGET).event
     ledger = bd.Ledger(budget=bd.privacy.ApproxDP(epsilon=1.5, delta=1e-4), store=bd.privacy.MemoryStore())
     for batch in range(2):
@@ -379,7 +367,6 @@ def evaluated(value: Any) -> None:
 
 
 def arrays(value: Any) -> None:
-    """A world of recorded arms and rewards."""
     quiet(lambda: environments.ArrayEnvironment(arms=value, theta=[0.5, 0.5, 0.5]))
     quiet(lambda: environments.ArrayEnvironment(arms=np.zeros((4, 2, 3)), means=value))
     quiet(lambda: environments.ArrayEnvironment(arms=np.zeros((4, 2, 3)), means=value, theta=[0.5, 0.5, 0.5]))
@@ -398,7 +385,6 @@ def streamed(value: Any) -> None:
 
 
 def labelled(value: Any) -> None:
-    """A world of people's labels."""
     quiet(lambda: environments.Table.from_labels(np.zeros((4, 2)), value))
     quiet(lambda: environments.Table.from_labels(np.zeros((4, 2)), ["a", value, 1, None]))
 
@@ -599,8 +585,7 @@ def test_functions_of_ones_own_are_told_by_type_and_line(function: Any) -> None:
             act()
 
 
-def test_a_session_shows_nothing(tmp_path: Path) -> None:
-    """A session on a device tells the type and the shape of a context, a reward, an id of a decision and a user."""
+def test_errors_of_a_session_show_no_context_reward_or_id(tmp_path: Path) -> None:
     policy = bd.LinTS(dim=3, horizon=512, batch=128, privacy=bd.shuffle(epsilon=2.0, delta=1e-4))
     # wrong contexts take places, too
     town = Town(policy, tmp_path)
@@ -689,7 +674,6 @@ def test_an_error_raised_alone_has_no_context() -> None:
 
 
 def test_the_search_finds_what_it_looks_for() -> None:
-    """The walk over errors finds a mark in texts, arguments, attributes, notes, causes and contexts."""
     plain = BandannaError("so")
     assert not exposed(plain)
     noted = BandannaError("so")

@@ -26,12 +26,10 @@ class Interrupt:
         self.left, self.fired, self.error = k, False, error
 
     def __enter__(self) -> Interrupt:
-        """From here on."""
         sys.settrace(self._call)
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Until here."""
         sys.settrace(None)
 
     def _call(self, frame: FrameType, event: str, arg: Any) -> Any:
@@ -72,7 +70,6 @@ class Disk(sqlite3.Connection):
         return self._perhaps(super().execute, query.replace("synchronous = full", "synchronous = off"), *given)
 
     def executemany(self, *given: Any) -> Any:
-        """Or not."""
         return self._perhaps(super().executemany, *given)
 
     def _perhaps(self, work: Callable[..., Any], *given: Any) -> Any:
@@ -91,12 +88,10 @@ class Failure:
         self.how, self.k, self.fired = how, k, False
 
     def __enter__(self) -> Failure:
-        """From here on."""
         Disk.how, Disk.left = self.how, self.k
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Until here."""
         self.fired, Disk.how = Disk.left <= 0, "never"
 
 
@@ -107,13 +102,11 @@ class Signal:
         self.k, self.fired = k, False
 
     def __enter__(self) -> Signal:
-        """From here on."""
         signal.signal(signal.SIGALRM, self._arrived)
         signal.setitimer(signal.ITIMER_REAL, self.k * 1e-6)
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Until here."""
         signal.setitimer(signal.ITIMER_REAL, 0)
 
     def _arrived(self, *_: object) -> None:

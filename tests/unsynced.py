@@ -17,7 +17,6 @@ class Unsynced(sqlite3.Connection):
     """A connection that does not ask the disk whether it is done."""
 
     def execute(self, query: str, *given: Any) -> sqlite3.Cursor:
-        """The rest as it is."""
         return super().execute(query.replace("synchronous = full", "synchronous = off"), *given)
 
 

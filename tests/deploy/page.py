@@ -9,7 +9,6 @@ PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "deploy.md"
 
 
 def toml() -> str:
-    """The file of the page."""
     found = re.search(r'```toml title="tea\.toml"\n(.*?)```', PAGE.read_text(), re.DOTALL)
     assert found is not None
     return found[1]
@@ -22,7 +21,6 @@ def commands() -> list[str]:
 
 
 def of_the_example() -> list[str]:
-    """Who sees what in the page's own task."""
     import tomllib
 
     from bandanna.deployment.task.creation import create_task

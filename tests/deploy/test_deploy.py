@@ -23,7 +23,6 @@ NGINX = (DEPLOY / "nginx.conf").read_text()
 
 
 def options_of_serve() -> set[str]:
-    """Of `bandanna serve`."""
     command: Any = get_command(app)
     return {name for each in command.commands["serve"].params for name in each.opts if name.startswith("--")}
 
@@ -61,8 +60,7 @@ def test_passwords_do_not_stand_in_the_compose_file() -> None:
     assert not re.search(r"PASSWORD(?!_FILE)|postgresql://\w+:", COMPOSE + UNIT)
 
 
-def test_no_registry_is_named() -> None:
-    """An image is taken from a host by name: whoever deploys decides whence."""
+def test_images_are_named_without_a_registry() -> None:
     text = COMPOSE + (DEPLOY / "Dockerfile").read_text()
     images = re.findall(r"image: (\S+)", text) + re.findall(r"^ARG PYTHON=(\S+)", text, re.MULTILINE)
     assert images
@@ -70,7 +68,6 @@ def test_no_registry_is_named() -> None:
 
 
 def unit() -> dict[str, dict[str, list[str]]]:
-    """Sections, keys, values."""
     sections: dict[str, dict[str, list[str]]] = {}
     for line in UNIT.splitlines():
         if not line or line.startswith("#"):
@@ -85,8 +82,7 @@ def unit() -> dict[str, dict[str, list[str]]]:
     return sections
 
 
-def test_the_unit_serves_its_instance_hardened() -> None:
-    """The unit starts another role, with options that the command does not have, or may do more than it must."""
+def test_the_unit_serves_its_role_with_least_privileges() -> None:
     made = unit()
     service = made["Service"]
     arguments = shlex.split(service["ExecStart"][0])
@@ -103,8 +99,7 @@ def test_the_unit_serves_its_instance_hardened() -> None:
     assert all(f"u bandanna-{role} " in users for role in ROLES)
 
 
-def test_systemd_finds_nothing_wrong(tmp_path: Path) -> None:
-    """systemd, where it is installed, does not know a key of the unit, or its value."""
+def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
     if shutil.which("systemd-analyze") is None:
         return
     (tmp_path / "bandanna@.service").write_text(UNIT.replace("/opt/bandanna/bin/bandanna", "/bin/sh"))
@@ -193,8 +188,7 @@ def test_a_broken_proxy_configuration_is_noticed(broken: str) -> None:
         blocks(broken)
 
 
-def test_nginx_finds_nothing_wrong(tmp_path: Path) -> None:
-    """nginx, where it is installed, does not read its configuration."""
+def test_nginx_accepts_its_configuration(tmp_path: Path) -> None:
     if shutil.which("nginx") is None:
         return
     text = re.sub(r"(server )(\w+)(:\d+)", r"\g<1>127.0.0.1\3", NGINX)

@@ -53,7 +53,6 @@ def served_here(arguments: list[str], folder: Path) -> Iterator[Callable[[], boo
 
 @contextmanager
 def served_apart(arguments: list[str], folder: Path) -> Iterator[Callable[[], bool]]:
-    """The same as a process that starts others."""
     with (folder / "log").open("wb") as log:
         serving = subprocess.Popen([sys.executable, "-m", "bandanna", *arguments], stdout=log, stderr=log)
     try:

@@ -96,7 +96,6 @@ def a_task(
 
 
 def shown(published: ServedPublication) -> SignedPublication:
-    """A publication as the analyzer's routes show it."""
     return SignedPublication(published.document, published.signature, published.cosignature or "")
 
 
@@ -116,7 +115,6 @@ def cosigned(task_id: str, secrets: dict[str, Secrets], document: bytes) -> str:
 
 
 def headers_of(given: SignedPublication) -> dict[str, str]:
-    """Of the analyzer's answer."""
     return {"signature": given.signature, "witness": given.cosignature}
 
 
@@ -143,24 +141,20 @@ class Inside:
         self.collector.plan(self.learner.now.batches, self.learner.running)
 
     def witness(self, content: bytes) -> tuple[int, Any]:
-        """The registrar's answer."""
         if self.away:
             raise RoleUnreachable("the registrar is away")
         return self.notary.witness(loads(content))
 
     def publication(self, after: int | None, wait: float) -> SignedPublication | None:
-        """At once."""
         self.pump()
         published = self.learner.published
         assert published is not None
         return None if after is not None and published.number <= after else shown(published)
 
     def tickets(self, users: Any, epoch: int, refused: Any = ()) -> list[Ticket]:
-        """For everybody."""
         return [self.ticket_of(secrets.token_bytes(16), epoch) for _ in users]
 
     def ticket_of(self, slot: bytes, epoch: int) -> Ticket:
-        """As the registrar would give it."""
         keys = {verifier: each.key(epoch, slot) for verifier, each in self._tickets.items()}
         return Ticket(slot=slot, epoch=epoch, **keys)
 
@@ -172,12 +166,10 @@ class Inside:
         return TaggedReport.make(key, plan, round_=report.round, **parts).to_bytes()
 
     def upload(self, reports: Any) -> list[ReportAnswer]:
-        """One request."""
         (verdicts,) = self.collector.accept([join_reports(list(reports))])
         return parse_answers(*encode_verdicts(verdicts), len(reports))
 
     def pump(self) -> None:
-        """Close, forward, learn."""
         self.collector.close_due()
         for closed in self.collector.waiting():
             taken = self.learner.take(closed.share, self.name, closed.epoch, closed.round)

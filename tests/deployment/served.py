@@ -16,7 +16,6 @@ PLACES = {"analyzer": "analyzer.service", "shuffler": "shuffler"}
 
 
 def main(folder: str, role: str, url: str, port: str) -> None:
-    """Serve until a signal; say the port."""
     from bandanna.deployment.http.metrics import EventLog
     from bandanna.deployment.http.server import serve
     from bandanna.deployment.task.document import Secrets, Task
@@ -53,7 +52,6 @@ class Served:
         return [json.loads(line) for line in self.errors.read_text().splitlines()]
 
     def stop(self, number: int = signal.SIGTERM) -> int:
-        """Ask it to, and wait."""
         self.client.close()
         if self.process.poll() is None:
             self.process.send_signal(number)

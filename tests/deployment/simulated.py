@@ -46,7 +46,6 @@ def case(name: str) -> tuple[Policy[Any], Any, Any, int]:
 
 
 def simulated(policy: Policy[Any], env: Any, rounds: int) -> Simulated:
-    """Run it."""
     tally = Tally(checkpoints=checkpoints_for(rounds, min(rounds, 200)), n_seeds=1)
     seed = ReferenceRun(policy, env.begin(Streams([SEED])), tally, 0, "messages", False)
     actions: list[int] = []

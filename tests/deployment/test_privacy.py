@@ -56,7 +56,6 @@ def said(inside: Inside, batch: Batch, own: Any, version: int, body: int) -> tup
 
 
 def alone(inside: Inside, batch: Batch) -> None:
-    """One user of the analyzer's reports zeros."""
     (own,) = inside.tickets(["somebody"], batch.epoch)
     body = bytes(batch.rounds[0].size)
     report = TaggedReport.make(

@@ -38,8 +38,7 @@ EXAMPLES = [
 
 
 @pytest.mark.parametrize("event", EXAMPLES, ids=lambda event: type(event).__name__)
-def test_events_come_back(event: events.Event) -> None:
-    """An event read from a file is another one than was written, so that its price would differ."""
+def test_events_are_read_as_they_were_written(event: events.Event) -> None:
     twice = events.CompositionEvent(events=(event, events.RepetitionEvent(event=event, times=3)))
     for one in (event, twice):
         again = ENCODING.loads(ENCODING.dumps(one))
@@ -56,24 +55,21 @@ values = st.recursive(
 
 @examples(40, full=200)
 @given(values)
-def test_plain_values_come_back(value: object) -> None:
-    """A number, text or container changes its value or its type."""
+def test_plain_values_keep_value_and_type(value: object) -> None:
     again = ENCODING.loads(ENCODING.dumps(value))
     assert again == value
     assert repr(again) == repr(value)
 
 
 @given(hnp.arrays(st.sampled_from([np.float64, np.int64, np.bool_, ">f4"]), hnp.array_shapes(min_dims=0, max_dims=3)))
-def test_arrays_come_back(array: np.ndarray) -> None:
-    """An array loses a bit, its shape, or comes back read-only."""
+def test_arrays_keep_every_bit_and_shape_and_are_writable(array: np.ndarray) -> None:
     again = ENCODING.loads(ENCODING.dumps(array))
     assert again.shape == array.shape
     np.testing.assert_array_equal(again, array)
     assert again.flags.writeable
 
 
-def test_nan_comes_back() -> None:
-    """JSON that no other reader accepts is written for NaN."""
+def test_nan_and_infinities_are_written_as_strict_json() -> None:
     assert "NaN" not in ENCODING.dumps(math.nan)
     assert math.isnan(ENCODING.loads(ENCODING.dumps(math.nan)))
 
@@ -81,8 +77,7 @@ def test_nan_comes_back() -> None:
 @pytest.mark.parametrize(
     "value", [object(), {1, 2}, np.array([object()]), np.array(["a"]), 1j], ids=lambda value: type(value).__name__
 )
-def test_other_values_are_refused(value: object) -> None:
-    """Something that could not be read again is written."""
+def test_values_that_could_not_be_read_are_refused(value: object) -> None:
     with pytest.raises(InvalidArgument, match="store"):
         ENCODING.dumps(value)
 
@@ -91,7 +86,6 @@ def test_other_values_are_refused(value: object) -> None:
     "text",
     ['{"kind": "os.system", "fields": {}}', '{"else": 1}', '{"array": "|O", "shape": [1], "data": ""}', "{"],
 )
-def test_other_texts_are_refused(text: str) -> None:
-    """A file makes something that is not on the list."""
+def test_texts_with_unknown_values_are_refused(text: str) -> None:
     with pytest.raises((ValueError, LookupError, TypeError)):
         ENCODING.loads(text)

@@ -17,7 +17,6 @@ from bandanna.storage import files
 
 
 def plant(path: Path, kind: str) -> None:
-    """Something else than a regular file."""
     (path.parent / "victim").write_text("precious")
     match kind:
         case "link":
@@ -31,8 +30,7 @@ def plant(path: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["link", "dangling link", "pipe", "folder"])
-def test_only_regular_files(kind: str, tmp_path: Path) -> None:
-    """A planted link is followed, a pipe waited for, or something else than a file replaced."""
+def test_links_pipes_and_folders_are_refused(kind: str, tmp_path: Path) -> None:
     path = tmp_path / "save"
     plant(path, kind)
     for use in (
@@ -47,8 +45,7 @@ def test_only_regular_files(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", [0o666, 0o640, 0o604])
-def test_modes_are_repaired(mode: int, tmp_path: Path) -> None:
-    """A file that others can read stays so."""
+def test_the_mode_of_a_file_is_repaired(mode: int, tmp_path: Path) -> None:
     path = tmp_path / "save"
     for use in (files.read_private_file, files.secure_private_file):
         files.write_private_file(path, "secret")
@@ -57,8 +54,9 @@ def test_modes_are_repaired(mode: int, tmp_path: Path) -> None:
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_of_another_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What another user may have written, and lets others read, is trusted."""
+def test_a_file_of_another_user_that_others_can_read_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "save"
     files.write_private_file(path, "secret")
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
@@ -77,8 +75,7 @@ files.write_private_file(Path(sys.argv[1]), "raw data")
 """
 
 
-def test_nothing_is_left(tmp_path: Path) -> None:
-    """Raw data of an interrupted writing stays on the disk for ever."""
+def test_leftovers_of_an_interrupted_write_are_removed(tmp_path: Path) -> None:
     path = tmp_path / "save"
     subprocess.run([sys.executable, "-c", CHILD, str(path)], check=False)
     (rest,) = os.listdir(tmp_path)
@@ -107,8 +104,7 @@ def test_a_writing_in_progress_is_left_alone(tmp_path: Path, monkeypatch: pytest
     assert os.listdir(tmp_path) == ["save"]
 
 
-def test_large_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file larger than any of ours is read into memory, or one is written that cannot be read."""
+def test_files_beyond_the_limit_are_neither_read_nor_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "save"
     monkeypatch.setattr(files, "LARGEST_FILE", 10)
     files.write_private_file(path, "0123456789")
@@ -125,8 +121,7 @@ def test_large_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("fault", [errno.EROFS, errno.EACCES])
-def test_a_read_only_place(fault: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where nothing can be written, nothing can be read."""
+def test_a_file_in_a_read_only_place_can_be_read(fault: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, genuine = tmp_path / "save", os.open
     files.write_private_file(path, "secret")
 

@@ -25,14 +25,12 @@ TICKETS = TicketKeys(KEY, TASK, COLLECTOR)
 
 @cache
 def batches(rounds: int = 1) -> tuple[Batch, Batch]:
-    """Two of 6 slots; their reports have 5 counts."""
     policy = bd.make("LinTS-SDP", dim=2, batch=SLOTS, horizon=600, epsilon=8.0, delta=1e-2)
     first, second = first_batches(policy, None, mixers=1, seeded=False)
     return replace(first, rounds=first.rounds * rounds), replace(second, rounds=second.rounds * rounds)
 
 
 def slot(number: int) -> bytes:
-    """Of user `number`."""
     return number.to_bytes(16, "little")
 
 
@@ -47,12 +45,10 @@ def report(
 
 
 def proof(number: int, epoch: int = 0) -> bytes:
-    """That user `number` is not in a batch."""
     return prove_unused(KEY, TASK, epoch, slot(number))
 
 
 def receipt(number: int) -> bytes:
-    """As an analyzer gives it."""
     return dumps({"number": number, "chain": "c" * 8})
 
 
@@ -71,7 +67,6 @@ class Clock:
     now = 1000.0
 
     def __call__(self) -> float:
-        """Now."""
         return self.now
 
 
@@ -92,16 +87,13 @@ class Collecting:
         self.collector = Collector(self.database, task_id="t", task=TASK, key=KEY, **self._how)
 
     def restart(self) -> None:
-        """Once more."""
         self.database.close()
         self.begin()
 
     def send(self, *reports: bytes) -> list[ReportVerdict]:
-        """One request."""
         return self.collector.accept([self.request(*reports)])[0]
 
     def request(self, *reports: bytes) -> bytes:
-        """Reports with tags for the plans of their batches."""
         return join_reports([tagged(TaggedReport.from_bytes(each), self.plans).to_bytes() for each in reports])
 
     def fill(self, epoch: int = 0, first: int = 0, users: int = SLOTS) -> list[int]:
@@ -112,7 +104,6 @@ class Collecting:
         return [verdicts[0].place for verdicts in sent]
 
     def rows(self) -> list[tuple[Any, ...]]:
-        """What is kept: epoch, round, place, version and slot."""
         query = "select epoch, round, place, version, slot from reports join slots using (epoch, place)"
         query += " order by epoch, place, round, version"
         with self.database.reading() as rows:

@@ -16,7 +16,6 @@ Made = Callable[..., Collecting]
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def collecting(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Made]:
-    """Makes one, with what it is told."""
     made: list[Collecting] = []
 
     def make(**how: Any) -> Collecting:

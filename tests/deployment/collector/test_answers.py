@@ -14,8 +14,7 @@ def test_places_of_what_is_kept() -> None:
     assert encode_verdicts([ReportVerdict(3), ReportVerdict(0), ReportVerdict(12)]) == (201, b'{"places":[3,0,12]}')
 
 
-def test_what_is_no_report() -> None:
-    """A request that is none is answered 400."""
+def test_a_malformed_request_is_answered_400() -> None:
     status, content = encode_verdicts([MALFORMED])
     assert (status, json.loads(content)["reason"]) == (400, "malformed")
 

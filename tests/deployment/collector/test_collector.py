@@ -22,7 +22,6 @@ Made = Callable[..., Collecting]
 
 
 def reasons(verdicts: list[ReportVerdict]) -> list[str]:
-    """Of each report, why it was refused."""
     return [verdict.reason for verdict in verdicts]
 
 
@@ -42,8 +41,7 @@ def test_repeats_are_acknowledged_and_not_kept_again(collecting: Made) -> None:
     assert len(own.rows()) == 2
 
 
-def test_a_final_report_replaces_the_zero_report(collecting: Made) -> None:
-    """A later version is kept at the same place; an earlier one that comes after it changes nothing."""
+def test_a_final_report_replaces_the_zero_report_and_stays(collecting: Made) -> None:
     own = collecting()
     own.send(report(7, 1, version=ZERO))
     assert own.send(report(7, 2)) == own.send(report(7, 1, version=ZERO)) == [ReportVerdict(place=0)]
@@ -280,10 +278,7 @@ def test_the_tables_give_no_place_twice(collecting: Made) -> None:
 
 @pytest.mark.parametrize("user", [2, 3])
 @pytest.mark.parametrize("version", [ZERO, FINAL])
-def test_a_process_with_an_old_memory_gives_nobody_a_place(collecting: Made, user: int, version: int) -> None:
-    """A collector that does not know of a place in its rows, without a claim that would stop it, gives no place at all,
-    neither to somebody new nor a second one to whoever has one; it goes on when it has read the rows.
-    """
+def test_a_process_with_an_old_memory_gives_no_place(collecting: Made, user: int, version: int) -> None:
     own = collecting()
     own.fill(users=2)
     stale, fresh = own.collector, Collector(own.database, task_id="t", task=TASK, key=KEY, grace=5.0, clock=own.clock)
@@ -306,10 +301,7 @@ def test_rows_with_a_slot_at_two_places_are_not_served(collecting: Made) -> None
         own.restart()
 
 
-def test_who_was_late_has_a_proof_after_any_restart_and_nobody_else(collecting: Made) -> None:
-    """A process that ends anywhere between a receipt and the next plans never proves that a used slot was not used,
-    and always proves it of one that came too late.
-    """
+def test_a_late_slot_and_no_used_one_has_a_proof_after_any_restart(collecting: Made) -> None:
     own = collecting(grace=0.0)
 
     def told() -> None:
@@ -354,9 +346,6 @@ def test_slots_that_were_used_cannot_be_read_from_the_tables(collecting: Made) -
 
 
 def test_a_sealed_report_counts_for_one_slot(collecting: Made) -> None:
-    """A ciphertext of somebody else, or one that was sealed with the same key, is refused for another slot: in the same
-    request, in a later one, and after a restart; its owner may send it as often as it likes.
-    """
     own = collecting()
     (part,) = own.plans[0].rounds[0].parts
     round_ = Round(parts=(replace(part, form="sealed", dtype="<i8", mixer=None),))

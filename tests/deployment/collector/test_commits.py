@@ -21,7 +21,6 @@ class Writing:
         self.free = threading.Event()
 
     def __call__(self, items: Sequence[int]) -> list[int]:
-        """One transaction; a negative number fails."""
         self.groups.append(list(items))
         assert self.free.wait(600)
         if min(items) < 0:
@@ -30,7 +29,6 @@ class Writing:
 
 
 async def begun(writing: Writing, commits: GroupCommit[int, int], count: int) -> list[asyncio.Task[int]]:
-    """The first item is being written, the others wait."""
     tasks = [asyncio.create_task(commits.submit(0))]
     while not writing.groups:
         await asyncio.sleep(0.001)

@@ -15,7 +15,6 @@ POINTS = ("before commit", "after commit", "before call", "after call")
 
 
 def arm(point: str, passes: int) -> None:
-    """Die at the n-th passing of a point."""
     from bandanna.deployment.calls import RoleConnection
     from bandanna.storage.database.base import Database
 
@@ -47,7 +46,6 @@ def arm(point: str, passes: int) -> None:
 
 
 def main(folder: str, role: str, port: str, database: str, point: str, passes: str) -> None:
-    """Serve, until something happens."""
     from bandanna.deployment.processes import serve_role
     from bandanna.deployment.task.document import Task
 

@@ -44,7 +44,6 @@ POINTS = (
 
 @cache
 def task_of(kind: str) -> tuple[Task, dict[str, Secrets]]:
-    """The task of a kind; calibrated once."""
     name, arguments, mixers = KINDS[kind]
     return a_task(bd.make(name, **arguments), mixers=mixers, seed=None, close="grace", grace=GRACE)
 
@@ -61,7 +60,6 @@ class Schedule(RuleBasedStateMachine):
 
     @initialize()
     def begin(self) -> None:
-        """Roles and people."""
         urls = dict.fromkeys(ROLES, server().fresh()) if self.postgres else {}
         self.town = Town(*task_of(self.kind), Path(self._folder.name), urls)
         self.people = People(self.town)
@@ -69,19 +67,16 @@ class Schedule(RuleBasedStateMachine):
 
     @rule(final=st.booleans(), count=st.integers(1, 4))
     def come(self, final: bool, count: int) -> None:
-        """Some new people."""
         for _ in range(count):
             self.people.come(final=final)
 
     @precondition(lambda self: self.town is not None and self.people.persons)
     @rule(back=st.integers(0, 5))
     def report(self, back: int) -> None:
-        """Somebody's final report."""
         self.people.report(self.people.persons[-1 - back % len(self.people.persons)])
 
     @rule()
     def retry(self) -> None:
-        """Everybody who has no answer."""
         self._retry()
 
     def _retry(self) -> None:
@@ -93,7 +88,6 @@ class Schedule(RuleBasedStateMachine):
     @precondition(lambda self: self.town is not None and self.people.persons)
     @rule(back=st.integers(0, 9))
     def repeat(self, back: int) -> None:
-        """Bytes that were answered."""
         person = self.people.persons[-1 - back % len(self.people.persons)]
         if person.slot is not None and not person.outbox:
             for sent in person.slot.sent:
@@ -101,20 +95,17 @@ class Schedule(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([1.0, GRACE + 1.0, GRACE + 1.0, -100.0]))
     def time_passes(self, seconds: float) -> None:
-        """Or jumps back."""
         assert self.town is not None
         self.town.now += seconds
 
     @rule(role=st.sampled_from(ROLES), times=st.integers(1, 3))
     def work(self, role: str, times: int) -> None:
-        """A role's own thread."""
         assert self.town is not None
         for _ in range(times):
             self.town.step(role)
 
     @rule()
     def all_work(self) -> None:
-        """As if nothing were wrong."""
         assert self.town is not None
         self.town.now += GRACE + 1.0
         for role in (*ROLES, *ROLES):
@@ -122,13 +113,11 @@ class Schedule(RuleBasedStateMachine):
 
     @rule(point=st.sampled_from(POINTS), passes=st.integers(0, 3))
     def arm(self, point: tuple[str, str], passes: int) -> None:
-        """Something will happen there."""
         assert self.town is not None
         self.town.armed[point] = passes
 
     @rule(points=st.lists(st.tuples(st.sampled_from(POINTS), st.integers(0, 3)), min_size=1, max_size=3))
     def a_batch(self, points: list[tuple[tuple[str, str], int]]) -> None:
-        """Four people, and everybody works, while things go wrong."""
         assert self.town is not None
         self.town.armed.update(dict(points))
         self.come(final=True, count=4)
@@ -139,13 +128,11 @@ class Schedule(RuleBasedStateMachine):
 
     @rule(role=st.sampled_from(ROLES))
     def kill(self, role: str) -> None:
-        """While it waits."""
         assert self.town is not None
         self.town.kill(role)
 
     @rule()
     def restart(self) -> None:
-        """Whoever is dead."""
         self._restart()
 
     def _restart(self) -> None:
@@ -155,7 +142,6 @@ class Schedule(RuleBasedStateMachine):
 
     @invariant()
     def holds(self) -> None:
-        """What is never false."""
         if self.town is not None and "analyzer" in self.town.alive:
             check_history(self.town)
 

@@ -89,7 +89,6 @@ class People:
         self.acknowledged = 0
 
     def look(self) -> None:
-        """At the publication in force."""
         try:
             self.news = self.town.publication()
         except RoleUnreachable:
@@ -99,7 +98,6 @@ class People:
             assert self.plans.setdefault(plan.epoch, plan) == plan, "a batch was announced twice, in two ways"
 
     def come(self, *, final: bool) -> Person:
-        """Somebody new, who may know the reward already."""
         person = Person(number=len(self.persons))
         self.persons.append(person)
         self.look()
@@ -108,7 +106,6 @@ class People:
         return person
 
     def enter(self, person: Person, *, final: bool = False) -> None:
-        """With a ticket of the epoch that takes slots."""
         if person.slot is not None or person.done or person.wants not in self.plans:
             return
         asked: dict[str, Any] = {"user": f"user {person.number}", "epoch": person.wants}
@@ -129,7 +126,6 @@ class People:
         self.send(person)
 
     def report(self, person: Person) -> None:
-        """The final report of the running round."""
         self.look()
         slot, round_ = person.slot, self.news.get("round", 0)
         if slot is None or person.done or slot.epoch != self.news.get("epoch"):
@@ -139,7 +135,6 @@ class People:
         self.send(person)
 
     def send(self, person: Person) -> None:
-        """What was not answered, the same bytes."""
         while person.outbox:
             group = person.outbox[0]
             try:
@@ -159,7 +154,6 @@ class People:
             self._refused(person, told[0])
 
     def again(self, person: Person, sent: Sent) -> None:
-        """Bytes that were answered before, once more: nothing changes."""
         try:
             (told,) = parse_answers(*self.town.upload(join_reports([sent.content])), 1)
         except RoleUnreachable:

@@ -35,7 +35,6 @@ class Proxy:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def close(self) -> None:
-        """No more connections."""
         self._ended = True
         self._listener.close()
 

@@ -23,7 +23,6 @@ from .town import GRACE, Town
 
 @contextmanager
 def full(town: Town, role: str) -> Iterator[None]:
-    """No page more for a role's database."""
     rows = town.alive[role]["rows"]
     with rows.transaction() as transaction:
         transaction.execute("create table filler (body blob)")
@@ -45,8 +44,7 @@ def full(town: Town, role: str) -> Iterator[None]:
 
 
 @pytest.mark.parametrize(("kind", "role"), [("central", "analyzer"), ("two mixers", "shuffler")])
-def test_a_full_disk_of_a_collector(kind: str, role: str, tmp_path: Path) -> None:
-    """With a full disk a report is acknowledged that is not kept, or there is no end of it when there is room again."""
+def test_a_collector_with_a_full_disk_acknowledges_nothing_and_recovers(kind: str, role: str, tmp_path: Path) -> None:
     name, arguments, mixers = KINDS[kind]
     policy = bd.make(name, **{**arguments, "batch": 100, "horizon": 200})
     town = Town(*a_task(policy, mixers=mixers, seed=None, close="grace", grace=GRACE), tmp_path)
@@ -67,8 +65,7 @@ def test_a_full_disk_of_a_collector(kind: str, role: str, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("kind", ["one mixer", "two mixers"])
-def test_a_full_disk_of_an_analyzer(kind: str, tmp_path: Path) -> None:
-    """With a full disk something is released that is not written, or the share is lost."""
+def test_an_analyzer_with_a_full_disk_releases_nothing_and_keeps_the_share(kind: str, tmp_path: Path) -> None:
     town, people = begun(kind, tmp_path, 4)
     with full(town, "analyzer"):
         work(town, 3)
@@ -86,7 +83,6 @@ def test_a_full_disk_is_told_as_come_again() -> None:
 
 
 def copied(town: Town, role: str, folder: Path) -> Path:
-    """A backup of a role's database."""
     town.kill(role)
     shutil.copy(folder / f"{role}.db", folder / f"{role}.old")
     town.start(role)
@@ -94,7 +90,6 @@ def copied(town: Town, role: str, folder: Path) -> Path:
 
 
 def rolled_back(town: Town, role: str, folder: Path) -> None:
-    """It begins again, from its backup."""
     town.kill(role)
     for ending in ("-wal", "-shm"):
         (folder / f"{role}.db{ending}").unlink(missing_ok=True)
@@ -103,8 +98,7 @@ def rolled_back(town: Town, role: str, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["central", "one mixer", "two mixers", "tree"])
-def test_a_rolled_back_analyzer(kind: str, tmp_path: Path) -> None:
-    """An analyzer that has forgotten a release makes it again, with fresh noise; or cannot be restored."""
+def test_a_rolled_back_analyzer_releases_nothing_twice_and_can_be_restored(kind: str, tmp_path: Path) -> None:
     town, people = begun(kind, tmp_path)
     copied(town, "analyzer", tmp_path)
     work(town, 1)
@@ -146,10 +140,7 @@ def test_another_role_that_was_rolled_back(role: str, when: str, tmp_path: Path)
     finish(town, people)
 
 
-def test_a_registrar_that_was_rolled_back(tmp_path: Path) -> None:
-    """A registrar that has forgotten publications cosigns none and gives no tickets, until its newest database is back:
-    people who took part since the backup could do so once more.
-    """
+def test_a_rolled_back_registrar_cosigns_nothing_until_its_newest_database_is_back(tmp_path: Path) -> None:
     town, people = begun("one mixer", tmp_path)
     copied(town, "registrar", tmp_path)
     for _ in range(8):
@@ -175,8 +166,7 @@ def test_a_registrar_that_was_rolled_back(tmp_path: Path) -> None:
     finish(town, people)
 
 
-def test_a_stream_that_lacks_a_batch(tmp_path: Path) -> None:
-    """A shuffler that has forgotten a batch of a stream goes on without it: sums of higher levels would lack people."""
+def test_a_shuffler_that_lacks_a_batch_of_a_stream_stops(tmp_path: Path) -> None:
     town, people = begun("tree", tmp_path)
     copied(town, "shuffler", tmp_path)
     for _ in range(8):

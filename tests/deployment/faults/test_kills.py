@@ -47,7 +47,6 @@ LONG = [
 
 
 def learned(mixers: int, folder: Path, **trouble: Any) -> Mortal:
-    """Run a small task in trouble, and compare."""
     policy = bd.LinTS(dim=2, horizon=ROUNDS, batch=BATCH, privacy=MODELS[mixers])
     expected = simulated(policy, WORLD, ROUNDS)
     task, secrets = on_disk(policy, folder, mixers=mixers)
@@ -80,8 +79,9 @@ def _ledger(task: Any) -> Any:
 @pytest.mark.parametrize(
     ("mixers", "trouble"), [*QUICK, *(pytest.param(*each, marks=pytest.mark.full) for each in LONG)]
 )
-def test_killed(mixers: int, trouble: dict[str, Any], tmp_path: Path) -> None:
-    """A kill -9, or bytes that are lost, change what is learned, or stop it."""
+def test_kills_and_lost_bytes_change_nothing_that_is_learned(
+    mixers: int, trouble: dict[str, Any], tmp_path: Path
+) -> None:
     mortal = learned(mixers, tmp_path, **trouble)
     if "role" in trouble:
         assert mortal.deaths == 1
@@ -91,6 +91,5 @@ def test_killed(mixers: int, trouble: dict[str, Any], tmp_path: Path) -> None:
 
 @pytest.mark.full
 @pytest.mark.parametrize("mixers", [0, 1, 2])
-def test_killed_on_postgres(mixers: int, tmp_path: Path) -> None:
-    """The same, with a PostgreSQL database."""
+def test_kills_change_nothing_on_postgres(mixers: int, tmp_path: Path) -> None:
     learned(mixers, tmp_path, database=server().fresh(), every=1.0, loss=0.02, seed=5)

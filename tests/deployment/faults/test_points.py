@@ -34,7 +34,6 @@ def begun(kind: str, folder: Path, people: int = 0) -> tuple[Town, People]:
 
 
 def work(town: Town, times: int = 2) -> None:
-    """Everybody, after grace has passed."""
     for _ in range(times):
         town.now += GRACE + 1.0
         for role in ROLES:
@@ -42,7 +41,6 @@ def work(town: Town, times: int = 2) -> None:
 
 
 def finish(town: Town, people: People) -> None:
-    """Completed, and everything as it should be."""
 
     def restart() -> None:
         for role in town.roles:
@@ -60,8 +58,7 @@ def finish(town: Town, people: People) -> None:
 @pytest.mark.full
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("point", COMMITS)
-def test_every_commit(kind: str, point: str, tmp_path: Path) -> None:
-    """A role that is killed at its n-th commit, for every n and every role, loses or repeats something."""
+def test_a_kill_at_any_commit_of_any_role_loses_and_repeats_nothing(kind: str, point: str, tmp_path: Path) -> None:
     for role in task_of(kind)[0].roles:
         for number in range(0, 8, 2 if kind == "rounds" else 1):
             folder = tmp_path / f"{role}{number}"
@@ -85,8 +82,7 @@ def test_every_commit(kind: str, point: str, tmp_path: Path) -> None:
         *((kind, link) for kind in ("two mixers", "tree") for link in ("shuffler to helper", "helper to analyzer")),
     ],
 )
-def test_lost_answers(kind: str, link: str, number: int, tmp_path: Path) -> None:
-    """An answer to a share or to a job that is lost stops the task for ever: the batch is over, its receipt missing."""
+def test_a_lost_answer_to_a_share_or_a_job_stops_no_task(kind: str, link: str, number: int, tmp_path: Path) -> None:
     town, people = begun(kind, tmp_path, 4)
     town.armed[link, "response lost"] = number
     work(town)
@@ -97,8 +93,9 @@ def test_lost_answers(kind: str, link: str, number: int, tmp_path: Path) -> None
 @pytest.mark.parametrize("kind", ["central", "two mixers"])
 @pytest.mark.parametrize("trouble", ["disk full", "in doubt"])
 @pytest.mark.parametrize("number", range(6))
-def test_a_store_that_fails_for_a_moment(kind: str, trouble: str, number: int, tmp_path: Path) -> None:
-    """A commit that fails, or of which nobody knows whether it happened, needs a restart to be got over."""
+def test_a_commit_that_fails_or_is_in_doubt_needs_no_restart(
+    kind: str, trouble: str, number: int, tmp_path: Path
+) -> None:
     for role in task_of(kind)[0].roles:
         folder = tmp_path / role
         folder.mkdir()
@@ -175,8 +172,7 @@ def test_no_proof_for_who_took_part(tmp_path: Path) -> None:
     finish(town, people)
 
 
-def test_a_slot_with_half_its_rounds(tmp_path: Path) -> None:
-    """Somebody whose report of a later round is refused has a slot all the same, and its batch never closes."""
+def test_a_refused_report_of_a_later_round_opens_no_slot(tmp_path: Path) -> None:
     town, people = begun("rounds", tmp_path)
     person = people.come(final=False)
     assert person.slot is not None
@@ -194,8 +190,7 @@ def test_a_slot_with_half_its_rounds(tmp_path: Path) -> None:
     finish(town, people)
 
 
-def test_a_lost_receipt_of_an_exhausted_budget(tmp_path: Path) -> None:
-    """A shuffler that has not heard that the budget is spent keeps people's reports for ever, and asks for ever."""
+def test_a_lost_receipt_of_an_exhausted_budget_is_sent_again(tmp_path: Path) -> None:
     policy = bd.make("LinTS-SDP", dim=3, horizon=12, batch=4, epsilon=20.0, delta=0.1)
     town = Town(*a_task(policy, seed=None, close="grace", grace=GRACE), tmp_path)
     work(town)
@@ -219,8 +214,7 @@ def _refuses(rows: Any, received: Any) -> Any:
 
 
 @pytest.mark.parametrize("kind", ["central", "one mixer", "two mixers"])
-def test_no_fresh_noise(kind: str, tmp_path: Path) -> None:
-    """A batch that was released, but whose publication nobody has seen yet, is drawn anew after a kill."""
+def test_a_release_that_was_not_published_is_not_drawn_again_after_a_kill(kind: str, tmp_path: Path) -> None:
     town, people = begun(kind, tmp_path, 4)
     town.armed["analyzer", "after commit"] = {"central": 1, "one mixer": 0, "two mixers": 1}[kind]
     work(town, 1)
@@ -235,8 +229,7 @@ def test_no_fresh_noise(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("jump", [1e9, -1e9])
-def test_a_clock_that_jumps(jump: float, tmp_path: Path) -> None:
-    """A clock that was wrong for a moment moves more than the time at which one batch closes."""
+def test_a_clock_that_jumps_moves_the_end_of_one_batch_only(jump: float, tmp_path: Path) -> None:
     town, people = begun("one mixer", tmp_path, 3)
     town.now += jump
     people.come(final=True)  # the last slot: grace begins now

@@ -14,7 +14,6 @@ SCHEDULES = int(os.environ.get("SCHEDULES", "200"))  # of every kind
 
 
 def run(kind: str, schedules: int, *, postgres: bool = False) -> None:
-    """So many schedules of a kind of task."""
     machine = type("Schedule", (Schedule,), {"kind": kind, "postgres": postgres})
     chosen = settings(
         max_examples=schedules,
@@ -26,20 +25,17 @@ def run(kind: str, schedules: int, *, postgres: bool = False) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_some_schedules(kind: str) -> None:
-    """A kill or a lost call loses an acknowledged report, counts one twice, releases a batch twice, or stops a task."""
+def test_kills_and_lost_calls_lose_and_repeat_nothing(kind: str) -> None:
     run(kind, 3)
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("kind", KINDS)
-def test_many_schedules(kind: str) -> None:
-    """The same, of the rarer schedules."""
+def test_rare_kills_and_lost_calls_lose_and_repeat_nothing(kind: str) -> None:
     run(kind, SCHEDULES)
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("kind", ["central", "two mixers"])
-def test_schedules_on_postgres(kind: str) -> None:
-    """The same, with PostgreSQL."""
+def test_kills_and_lost_calls_lose_and_repeat_nothing_on_postgres(kind: str) -> None:
     run(kind, SCHEDULES // 4, postgres=True)

@@ -74,7 +74,6 @@ class Fragile:
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
-        """As the database's own."""
         with self._database.transaction() as rows:
             yield rows
             self._town.pass_by(self._role, "before commit")
@@ -94,7 +93,6 @@ class Wire(RoleConnection):
     def ask(
         self, method: str, path: str, content: bytes = b"", headers: dict[str, str] | None = None
     ) -> tuple[int, bytes, dict[str, str]]:
-        """Through the town."""
         route = partial(self._town.route, self._ends[1], method, path, content, headers or {})
         result: tuple[int, bytes, dict[str, str]] = self._town.call(*self._ends, route)
         return result
@@ -118,7 +116,6 @@ class Town:
     # What goes wrong
 
     def fires(self, role: str, point: str) -> bool:
-        """Whether it happens now."""
         left = self.armed.get((role, point))
         if left is None:
             return False
@@ -129,19 +126,16 @@ class Town:
         return True
 
     def pass_by(self, role: str, point: str) -> None:
-        """Of a role that may end here."""
         if self.fires(role, point):
             raise Killed(role)
 
     def kill(self, role: str) -> None:
-        """Now."""
         parts = self.alive.pop(role, None)
         if parts is not None:
             self.deaths += 1
             parts["rows"].close()
 
     def start(self, role: str) -> None:
-        """From its database; it may die of it."""
         if role in self.alive:
             return
         url = self._urls.get(role, str(self._folder / f"{role}.db"))
@@ -243,7 +237,6 @@ class Town:
         )
 
     def step(self, role: str) -> None:
-        """Everything that a role's own thread does now."""
         parts = self.alive.get(role)
         if parts is None:
             return
@@ -265,7 +258,6 @@ class Town:
     # Routes, as the applications have them
 
     def route(self, role: str, method: str, path: str, content: bytes, headers: dict[str, str]) -> Any:
-        """What a role answers."""
         parts = self.alive[role]
         last = path.partition("?")[0].split("/")[-1]
         if role == "registrar":
@@ -348,18 +340,15 @@ class Town:
 
     @property
     def collector(self) -> str:
-        """Who has it."""
         return self.task.collector
 
     def tickets(self, asked: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """From the registrar."""
         result: list[dict[str, Any]] = self.call(
             "people", "registrar", lambda: self.alive["registrar"]["registrar"].tickets(asked)
         )
         return result
 
     def upload(self, request: bytes) -> tuple[int, bytes]:
-        """To the collector."""
         result: tuple[int, bytes] = self.call("people", self.collector, lambda: self._upload(request))
         return result
 
@@ -371,14 +360,12 @@ class Town:
         return encode_verdicts(verdicts)
 
     def publication(self) -> Any:
-        """The analyzer's."""
         content = Wire(self, "people", "analyzer").publication(self.task.id)
         assert content is not None
         return loads(content.document)
 
 
 def _unless_waiting(conflict: ShareRejected) -> None:
-    """As the application answers 503."""
     if conflict.reason in ("unwitnessed", "rolled back"):
         raise RoleUnreachable(conflict.reason)
 

@@ -41,27 +41,22 @@ SEAL, SEAL_PUBLIC = sealing_key()
 
 
 def vector(users: int, dim: int = 2) -> Mixer:
-    """Adds vectors of counts."""
     return VectorMixer(domain=Ball(dim=dim), least=users, noise=BinomialNoise(scale=4.0, trials=12, users=users))
 
 
 def bits(users: int) -> Mixer:
-    """Adds ones."""
     return BitMixer(domain=Bits(), least=users, noise=BinomialNoise(scale=1.0, trials=12, users=users))
 
 
 def tree() -> Mixer:
-    """Batches of 2, 4 and 12."""
     return LevelMixer(domain=Ball(dim=2), levels=tuple(vector(users) for users in (2, 4, 12)))  # type: ignore[arg-type]
 
 
 def part(mixer: Mixer, **others: Any) -> Part:
-    """Shares for a mixer."""
     return Part(form="shares", dtype="<u8", length=mixer.length, mixer=make_mixer_encoding().dumps(mixer), **others)
 
 
 def plain(epoch: int = 0, users: int = 5, rounds: int = 1) -> Batch:
-    """Two sums in every round."""
     asked = Round(parts=(part(vector(users)), part(bits(users))))
     return Batch(epoch=epoch, episode=epoch, slots=users, rounds=(asked,) * rounds)
 
@@ -108,7 +103,6 @@ class Users:
         return [counts - np.array(mask) for counts, mask in own]
 
     def entries(self, round_: int = 0) -> list[JobEntry]:
-        """As the shuffler has them."""
         return [
             JobEntry(slot, self.key[0], self.sealed(slot, seed, round_=round_))
             for slot, seed in zip(self.slots, self.seeds[round_], strict=True)
@@ -120,7 +114,6 @@ class Users:
         return seal(self.key[1], seed + key, sealing_info(self.task, self.batch, round_, slot))
 
     def job(self, round_: int = 0, entries: list[JobEntry] | None = None, task_id: str = TASK_ID) -> bytes:
-        """A job for them."""
         listed = self.entries(round_) if entries is None else entries
         return write_job(task_id=task_id, batch=self.batch, round_=round_, entries=listed)
 
@@ -141,7 +134,6 @@ def mixed_by_one(batch: Batch, round_: int, messages: list[Any], held: dict[int,
 
 
 def plainly(views: Any) -> Any:
-    """Views as nested lists of numbers, to compare."""
     if isinstance(views, list | tuple):
         return [plainly(view) for view in views]
     if hasattr(views, "levels"):
@@ -160,12 +152,10 @@ def together(one: Any, other: Any) -> Any:
 
 
 def opened(url: str | Path) -> Database:
-    """A helper's database."""
     return open_database(str(url), role="helper", schema=SCHEMA)
 
 
 def helper(db: Database, **others: Any) -> Helper:
-    """The helper of the task."""
     parts: dict[str, Any] = {
         "task_id": TASK_ID, "task": TASK, "ticket_key": KEY, "leader_key": LEADER_PUBLIC,
         "analyzer_key": ANALYZER_PUBLIC, "sign": partial(sign, OWN, TASK_ID), **others,
@@ -174,7 +164,6 @@ def helper(db: Database, **others: Any) -> Helper:
 
 
 def receipt(epoch: int, round_: int = 0, outcome: str = "released", **others: Any) -> dict[str, Any]:
-    """The analyzer's, of a round."""
     key, task_id = others.pop("key", ANALYZER), others.pop("task_id", TASK_ID)
     signed = partial(sign, key, task_id)
     return write_receipt(
@@ -183,6 +172,5 @@ def receipt(epoch: int, round_: int = 0, outcome: str = "released", **others: An
 
 
 def give(one: Helper, users: Users, round_: int = 0, content: bytes | None = None) -> tuple[int, bytes]:
-    """The shuffler sends a job."""
     job = users.job(round_) if content is None else content
     return one.job(job, sign(LEADER, TASK_ID, "job", job), epoch=users.batch.epoch, round_=round_)

@@ -57,7 +57,6 @@ class Answering(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_PUT(self) -> None:
-        """Store it, and answer as the test says."""
         body = self.rfile.read(int(self.headers["Content-Length"]))
         found = PATH.fullmatch(self.path)
         status, document = self.server.answer if found else (404, {})
@@ -73,12 +72,11 @@ class Answering(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def log_message(self, *_: Any) -> None:
-        """Nothing."""
+        pass
 
 
 @pytest.fixture(scope="module")
 def analyzer() -> Iterator[Analyzer]:
-    """One for all tests; epochs tell them apart."""
     server = Analyzer()
     yield server
     server.shutdown()
@@ -87,7 +85,6 @@ def analyzer() -> Iterator[Analyzer]:
 
 @pytest.fixture(scope="module")
 def folder(analyzer: Analyzer, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of a task with two mixers."""
     made, url = tmp_path_factory.mktemp("task"), f"http://127.0.0.1:{analyzer.server_port}/"
     arguments = {"dim": 2, "horizon": 40, "epsilon": 5.0, "delta": 1e-3}
     written(made, "LinTS-SDP", mixers=2, urls={"analyzer": url, "helper": "http://127.0.0.1"}, **arguments)
@@ -96,27 +93,23 @@ def folder(analyzer: Analyzer, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 @pytest.fixture
 def task(folder: Path) -> Task:
-    """As every party has it."""
     return Task.read(folder)
 
 
 @pytest.fixture(scope="module")
 def helper(folder: Path) -> Iterator[Served]:
-    """A running one."""
     served = Served(folder, "helper", str(folder / "h.db"))
     yield served
     served.stop()
 
 
 def receipt(folder: Path, epoch: int, outcome: str = "released") -> dict[str, Any]:
-    """The analyzer's, of the first round of a batch."""
     task = Task.read(folder)
     signed = partial(sign, Secrets.read(folder, "analyzer", task).sign, task.id)
     return write_receipt(task_id=task.id, epoch=epoch, round_=0, number=1, chain="c", outcome=outcome, sign=signed)
 
 
 def until(done: Callable[[], bool]) -> None:
-    """Wait, on a machine that may be busy."""
     end = time.monotonic() + 600
     while not done():
         assert time.monotonic() < end
@@ -134,7 +127,6 @@ def users_of(task: Task, epoch: int) -> Users:
 
 
 def put(served: Served, folder: Path, users: Users, content: bytes | None = None, **others: Any) -> httpx.Response:
-    """As the shuffler does."""
     task = Task.read(folder)
     job = users.job(task_id=task.id) if content is None else content
     signature = others.get("signature", sign(Secrets.read(folder, "shuffler", task).sign, task.id, "job", job))
@@ -142,8 +134,9 @@ def put(served: Served, folder: Path, users: Users, content: bytes | None = None
     return served.client.put(path, content=job, headers={"Signature": signature})
 
 
-def test_a_job_becomes_a_share_at_the_analyzer(helper: Served, analyzer: Analyzer, folder: Path, task: Task) -> None:
-    """False if the analyzer had not the masks' total, signed, when the shuffler is told that the job is done."""
+def test_the_analyzer_has_the_signed_share_when_a_job_is_answered(
+    helper: Served, analyzer: Analyzer, folder: Path, task: Task
+) -> None:
     analyzer.answer = (202, {})
     users = users_of(task, 0)
     job = users.job(task_id=task.id)
@@ -239,8 +232,7 @@ def test_strangers_and_tampered_jobs_are_refused(helper: Served, folder: Path, t
     assert not [line for line in helper.lines() if line["event"] == "unhandled" or "failed" in line["event"]]
 
 
-def test_keys_over_http(helper: Served, task: Task) -> None:
-    """Nobody is told a key by the helper, and nobody without the token can change one."""
+def test_keys_are_changed_with_the_token_and_never_shown(helper: Served, task: Task) -> None:
     assert helper.client.get(f"/tasks/{task.id}/keys").status_code == 404
     assert helper.client.post("/admin/keys", json={"action": "rotate"}).status_code == 401
     for odd in ({}, [], {"action": "x"}, {"action": "delete"}, {"action": "rotate", "more": 1}):

@@ -61,13 +61,11 @@ from .parties import (
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """An empty database."""
     return str(request.getfixturevalue("postgres_url")) if request.param == "postgres" else str(tmp_path / "h.db")
 
 
 @pytest.fixture
 def db(url: str) -> Iterator[Database]:
-    """Of a helper."""
     database = opened(url)
     yield database
     database.close()
@@ -75,19 +73,16 @@ def db(url: str) -> Iterator[Database]:
 
 @pytest.fixture
 def file(tmp_path: Path) -> Iterator[Database]:
-    """An SQLite file, where the dialect does not matter."""
     database = opened(tmp_path / "h.db")
     yield database
     database.close()
 
 
 def views(share: bytes) -> list[Any]:
-    """What the helper forwards for each part."""
     return [make_mixer_encoding().loads(text) for text in loads(share)["parts"]]
 
 
 def refused(one: Helper, users: Users, content: bytes | None = None, round_: int = 0) -> tuple[int, str]:
-    """How a job is answered that is not done."""
     with pytest.raises(JobRefused) as error:
         give(one, users, round_, content)
     return error.value.status, error.value.reason
@@ -95,7 +90,6 @@ def refused(one: Helper, users: Users, content: bytes | None = None, round_: int
 
 @pytest.mark.parametrize("batch", [plain(rounds=2), assigned(), assigned(in_turn=False)], ids=["plain", "turn", "arms"])
 def test_shares_and_masks_add_up_to_the_totals_of_one_mixer(db: Database, batch: Batch) -> None:
-    """False if two mixers could tell the analyzer anything else than one would, in any coordinate."""
     one, users = helper(db), Users(batch)
     for round_ in range(len(batch.rounds)):
         status, share = give(one, users, round_)
@@ -105,8 +99,7 @@ def test_shares_and_masks_add_up_to_the_totals_of_one_mixer(db: Database, batch:
         assert verify(OWN_PUBLIC, TASK_ID, "share", share, one.waiting()[round_].signature)
 
 
-def test_streams_go_on_across_batches_and_restarts(url: str) -> None:
-    """False if a tree's higher levels lost or doubled anybody between batches, or in a process after another."""
+def test_streams_continue_across_batches_and_restarts(url: str) -> None:
     by_one: dict[int, Any] = {}
     by_leader: dict[int, Any] = {}
     levels = 0
@@ -124,10 +117,7 @@ def test_streams_go_on_across_batches_and_restarts(url: str) -> None:
 
 
 def test_neither_sum_is_near_the_totals(file: Database) -> None:
-    """False if what one mixer forwards alone were small numbers, as counts are.
-
-    Uniform modulo 2^64: a number is below 2^40 with probability 2^-23; 11 of them, twice: a false alarm in 380,000.
-    """
+    """Uniform modulo 2^64: a number is below 2^40 with probability 2^-23; 11 of them, twice: a false alarm in 380,000."""
     users = Users(plain())
     _, share = give(helper(file), users)
     for alone in (views(share), mixed_by_one(users.batch, 0, users.shares(0), {})):
@@ -230,10 +220,7 @@ def test_a_shuffler_cannot_invent_users(file: Database) -> None:
 
 
 @pytest.mark.parametrize("other", ["nothing", "task", "slot", "round", "epoch", "plan", "purpose"])
-def test_a_seal_is_good_for_one_report_alone(file: Database, other: str) -> None:
-    """A seal that was made for another task, slot, round, epoch, plan or purpose does not open, though all else in it
-    is right: the ticket's key too, and whoever has sent it.
-    """
+def test_a_seal_for_another_task_slot_round_epoch_plan_or_purpose_does_not_open(file: Database, other: str) -> None:
     one, users = helper(file), Users(plain(1, rounds=2))
     slot, batch = users.slots[1], users.batch
     info = {
@@ -252,7 +239,6 @@ def test_a_seal_is_good_for_one_report_alone(file: Database, other: str) -> None
 
 
 def again(users: Users, epoch: int) -> Users:
-    """The same slots in another epoch."""
     return Users(replace(users.batch, epoch=epoch), slots=list(users.slots))
 
 
@@ -284,10 +270,7 @@ def test_slots_are_forgotten_when_their_batch_is_receipted(file: Database) -> No
     assert remembered() == 5 * MOST_EPOCHS
 
 
-def test_a_seed_that_cannot_be_opened_is_told_and_nothing_is_added(db: Database) -> None:
-    """One user's bad seed is told to the analyzer and stops no helper; and no sum is made of those that are left, who
-    may be fewer than their noise is for.
-    """
+def test_a_seed_that_cannot_be_opened_is_counted_and_no_sum_is_made(db: Database) -> None:
     one, users = helper(db), Users(plain())
     entries = users.entries()
     entries[0] = entries[0]._replace(sealed=again(users, 1).entries()[0].sealed)
@@ -310,10 +293,7 @@ def test_a_stream_ends_with_a_round_whose_seeds_do_not_open(db: Database) -> Non
 
 
 @pytest.mark.parametrize("outcome", ["burned", "exhausted"])
-def test_a_stream_ends_with_a_round_that_could_not_be_used(db: Database, outcome: str) -> None:
-    """False if a stream went on after a batch of it was burned: with a hole in it, or put back, so that the sums of the
-    people before were let out twice.
-    """
+def test_a_stream_ends_with_an_unusable_round(db: Database, outcome: str) -> None:
     one = helper(db)
     for epoch in range(3):
         give(one, Users(streamed(epoch), seed=epoch))
@@ -326,7 +306,6 @@ def test_a_stream_ends_with_a_round_that_could_not_be_used(db: Database, outcome
 
 
 def test_a_stream_waits_for_the_receipt_of_the_batch_before(file: Database) -> None:
-    """False if a stream went on while it is not known whether the batch before counts, or went back."""
     one = helper(file)
     give(one, Users(streamed(1)))
     later = Users(streamed(2))
@@ -351,10 +330,7 @@ def test_every_sum_of_a_stream_leaves_once(file: Database) -> None:
 
 
 @pytest.mark.parametrize("outcome", ["released", "burned"])
-def test_a_receipt_is_the_analyzers_and_of_this_round(file: Database, outcome: str) -> None:
-    """False if anything but a receipt that the analyzer has signed, of this task, epoch and round, changed a job: an
-    unsigned answer, a publication, or a receipt of another round; or if a receipt were taken back.
-    """
+def test_only_the_analyzers_receipt_of_this_round_changes_a_job(file: Database, outcome: str) -> None:
     one = helper(file)
     for epoch in range(3):
         give(one, Users(plain(epoch)))
@@ -451,8 +427,7 @@ def test_what_was_deleted_is_nowhere_in_the_files(file: Database, tmp_path: Path
     assert not any(slot in content() for slot in users.slots)
 
 
-def test_there_are_256_keys(file: Database) -> None:
-    """False if a key could get a number that reports cannot name."""
+def test_a_task_has_at_most_256_keys(file: Database) -> None:
     keys = Keyring(file, first=(SEAL, SEAL_PUBLIC), delay=0)
     assert [keys.rotate() for _ in range(255)] == list(range(1, 256))
     with pytest.raises(BandannaError, match="another task"):

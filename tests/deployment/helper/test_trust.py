@@ -25,12 +25,11 @@ class Answering(BaseHTTPRequestHandler):
     """Says yes."""
 
     def do_GET(self) -> None:
-        """Nothing else."""
         self.send_response(200)
         self.end_headers()
 
     def log_message(self, *_: Any) -> None:
-        """Nothing."""
+        pass
 
 
 @pytest.fixture

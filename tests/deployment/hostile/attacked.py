@@ -31,7 +31,6 @@ class Attacked(Inside):
         self.said: dict[str, int] = {}
 
     def plan_of(self, epoch: int) -> Batch:
-        """As it was announced."""
         return next(batch for batch in self.learner.now.batches if batch.epoch == epoch)
 
     def upload(self, reports: Any) -> list[ReportAnswer]:
@@ -59,13 +58,11 @@ def _completed(request: Sequence[bytes], read: Sequence[TaggedReport], target: T
 
 
 def with_body(report: TaggedReport, body: bytes, **others: Any) -> bytes:
-    """The same header, another body."""
     fields = {name: getattr(report, name) for name in ("slot", "tag", "epoch", "round", "version", "key_id")}
     return TaggedReport(**{**fields, "body": body, **others}).to_bytes()
 
 
 def parts_of(round_: Round) -> tuple[Part, ...]:
-    """Those that one user reports for."""
     return round_.parts[:1] if round_.by_arm else round_.parts
 
 
@@ -79,7 +76,6 @@ def filled(round_: Round, number: Any) -> bytes:
 
 
 def arms_of(environment: Any) -> Any:
-    """The arms of a world in which they stay."""
     if isinstance(environment, FiniteArms):
         return [f"arm {number}" for number in range(environment.n_arms)]
     given = getattr(environment, "arms", None)
@@ -98,7 +94,6 @@ def played(
     bare: bool = False,
     **parts: Any,
 ) -> tuple[SimulationTotals, Attacked]:
-    """A crowd plays; what it saw, and the deployment."""
     folder.mkdir(parents=True, exist_ok=True)
     made = a_task(policy, **{"arms": arms_of(environment), **parts}) if task is None else task
     inside = Attacked(*made, folder, attack=attack, every=every, bare=bare)

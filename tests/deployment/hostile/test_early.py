@@ -33,7 +33,6 @@ class Answering(BaseHTTPRequestHandler):
     server: Slow
 
     def do_POST(self) -> None:
-        """Early, early, kept."""
         self.server.bodies.append(self.rfile.read(int(self.headers["Content-Length"])))
         early = len(self.server.bodies) < 3
         said = {"results": [{"reason": "early", "error": ""}], "reason": "early"} if early else {"places": [4]}
@@ -44,12 +43,11 @@ class Answering(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Nothing."""
+        pass
 
 
 @pytest.fixture
 def collector() -> Iterator[Slow]:
-    """Running."""
     slow = Slow()
     yield slow
     slow.shutdown()

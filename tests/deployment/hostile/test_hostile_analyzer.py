@@ -48,11 +48,9 @@ class Liar:
         return self.said
 
     def publication(self, task: str, after: int | None = None, wait: float = 0.0) -> SignedPublication:
-        """As roles ask for it."""
         return self.said
 
     def batches(self, **changes: Any) -> list[Any]:
-        """The announced ones, the first of them changed."""
         first, *rest = self.honest["batches"]
         return [{**first, **changes}, *rest]
 
@@ -66,7 +64,6 @@ def _quiet(liar: Liar) -> list[Any]:
 
 
 def shuffler_of(liar: Liar) -> Shuffler:
-    """One that asks it for publications."""
     return Shuffler(
         liar.inside.collector,
         task_id=liar.task.id,

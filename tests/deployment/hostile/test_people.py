@@ -81,7 +81,6 @@ TAKEN: dict[str, Callable[[Row], Row]] = {  # rows that are possible, or count a
 
 
 def rows(changes: Sequence[Callable[[Row], Row]]) -> Any:
-    """Attackers who take turns; each sends one changed row."""
     count = [0]
 
     def attack(_: Attacked, report: TaggedReport) -> list[list[bytes]]:
@@ -93,7 +92,6 @@ def rows(changes: Sequence[Callable[[Row], Row]]) -> Any:
 
 
 def marked(names: Sequence[str]) -> list[Any]:
-    """The quick ones in every run."""
     return [pytest.param(name, marks=pytest.mark.full) if name in SLOW else name for name in names]
 
 
@@ -112,7 +110,6 @@ def test_hostile_rows_stop_no_batch(name: str, tmp_path: Path) -> None:
 
 
 def _numbers(value: Any) -> Row:
-    """All numbers of a snapshot."""
     if isinstance(value, np.ndarray | float | int):
         return np.ravel(np.asarray(value, dtype=float))
     inner = vars(value).values() if hasattr(value, "__dict__") else value if isinstance(value, tuple | list) else ()
@@ -158,9 +155,7 @@ def test_a_report_that_cannot_be_opened_counts_as_nothing(tmp_path: Path) -> Non
     assert np.all(np.isfinite(_numbers(account.publications[-1].snapshot)))
 
 
-def test_a_slot_has_a_report_for_every_round_or_is_not_opened(tmp_path: Path) -> None:
-    """A request with a good report for one round and a bad one for another would open a slot that is never whole: its
-    batch could not be closed, by anybody, for ever."""
+def test_a_slot_opens_only_with_a_report_for_every_round(tmp_path: Path) -> None:
     policy = bd.make("GLM-SDP", **LOGISTIC, epsilon=20.0, delta=1e-2, warmup=30, steps=2)
     kinds = [0]
 

@@ -49,7 +49,6 @@ class Registered(Inside):
         )
 
     def wish(self, user: str, epoch: int, *refused: tuple[int, bytes, bytes]) -> Ticket | str:
-        """A ticket, or why there is none."""
         asked = {
             "user": user,
             "epoch": epoch,
@@ -61,13 +60,11 @@ class Registered(Inside):
         return ticket_from_plain(given)
 
     def tickets(self, users: Any, epoch: int, refused: Any = ()) -> list[Ticket]:
-        """For a crowd."""
         made = [self.wish(user, epoch) for user in users]
         assert all(isinstance(each, Ticket) for each in made)
         return [each for each in made if isinstance(each, Ticket)]
 
     def report(self, given: Ticket) -> ReportAnswer:
-        """A report of zeros."""
         plan = next(each for each in self.learner.now.batches if each.epoch == given.epoch)
         report = TaggedReport.make(
             given.collector, plan.digest, slot=given.slot, epoch=given.epoch, round_=0, version=FINAL,
@@ -77,7 +74,6 @@ class Registered(Inside):
 
 
 def fill(inside: Registered, epoch: int, first: int = 0, count: int = 10) -> None:
-    """Other people, until a batch is full."""
     for number in range(first, first + count):
         given = inside.wish(f"person {epoch} {number}", epoch)
         assert isinstance(given, Ticket)
@@ -85,7 +81,6 @@ def fill(inside: Registered, epoch: int, first: int = 0, count: int = 10) -> Non
 
 
 def late(inside: Registered) -> tuple[Ticket, ReportAnswer]:
-    """Somebody whose batch is full."""
     given = inside.wish("late", 0)
     assert isinstance(given, Ticket)
     fill(inside, 0)

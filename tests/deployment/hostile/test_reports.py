@@ -61,7 +61,6 @@ class Besieged(Inside):
         self._earlier: list[bytes] = []
 
     def upload(self, reports: Any) -> list[ReportAnswer]:
-        """The honest request, then others."""
         said = super().upload(reports)
         if self._random is not None:
             for request in self._others(TaggedReport.from_bytes(reports[0])):
@@ -128,8 +127,7 @@ def _forged(report: TaggedReport, slot: bytes, key: bytes, plan: bytes) -> bytes
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_strangers_change_nothing(model: str, tmp_path: Path) -> None:
-    """Forged, changed, cut or replayed reports would change what is learned from the honest ones, by a bit."""
+def test_forged_changed_and_replayed_reports_change_nothing_that_is_learned(model: str, tmp_path: Path) -> None:
     plain, besieged = Besieged(_task(model), tmp_path / "a", None), Besieged(_task(model), tmp_path / "b", 3)
     accounts = [
         SimulatedUsers(each.task, each, WORLD, rounds=40, concurrency=1, wait=0.3).run() for each in (plain, besieged)
@@ -142,7 +140,6 @@ def test_strangers_change_nothing(model: str, tmp_path: Path) -> None:
 
 
 def _one(tmp_path: Path, model: str = "shuffle") -> tuple[Inside, TaggedReport]:
-    """A deployment and a report that it would take."""
     inside = Inside(*_task(model), tmp_path)
     (given,) = inside.tickets(["one"], 0)
     batch = inside.learner.now.batches[0]
@@ -196,7 +193,6 @@ def test_a_request_has_at_most_a_thousand_reports(tmp_path: Path) -> None:
 @examples(50, full=150)
 @given(st.binary(max_size=300))
 def test_any_bytes_are_answered(content: bytes) -> None:
-    """Some bytes would be an error of the program instead of a refusal."""
     inside = _shared()
     (verdicts,) = inside.collector.accept([content])
     assert encode_verdicts(verdicts)[0] in (400, 409, 422)
@@ -213,10 +209,9 @@ def test_any_bytes_are_answered(content: bytes) -> None:
     st.binary(max_size=200),
     st.booleans(),
 )
-def test_any_report_is_answered(
+def test_any_tagged_report_is_answered(
     slot: bytes, epoch: int, round_: int, version: int, key_id: int, body: bytes, honest: bool
 ) -> None:
-    """A well-formed report of any numbers, even with a valid ticket, would be an error of the program."""
     inside = _shared()
     report = TaggedReport(
         slot=slot, tag=bytes(16), epoch=epoch, round=round_, version=version, key_id=key_id, body=body

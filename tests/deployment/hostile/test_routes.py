@@ -56,7 +56,6 @@ class Attacker:
         self.count = 0
 
     def send(self, role: str, method: str, path: str, body: bytes = b"", headers: Any = None) -> int:
-        """One request; what is never answered, whatever was sent."""
         answer = self.clients[role].request(method, path.replace("{t}", self.task), content=body, headers=headers)
         self.count += 1
         assert answer.status_code < 500 or answer.status_code == 503, (role, method, path, body[:100], answer.text)
@@ -70,13 +69,11 @@ class Attacker:
         return answer.status_code
 
     def metrics(self, role: str) -> dict[str, float]:
-        """All of them."""
         text = self.clients[role].get("/metrics", headers=self.tokens[role]).text
         pairs = (line.rsplit(" ", 1) for line in text.splitlines() if line and line[0] != "#")
         return {name: float(value) for name, value in pairs}
 
     def close(self) -> None:
-        """Hang up."""
         for each in self.clients.values():
             each.close()
 
@@ -103,7 +100,6 @@ def everything(attacker: Attacker, every: int) -> None:
 
 
 def _requests(attacker: Attacker) -> Iterator[tuple[str, str, str, bytes, Any]]:
-    """Role, method, path, body and headers."""
     for role in attacker.clients:
         for method, path in ROUTES:
             for body in BODIES:
@@ -171,10 +167,9 @@ def resigned(attacker: Attacker, deployed: Deployed, every: int) -> int:
     ("algorithm", "rules", "every"),
     [("LinTS-SDP", {"mixers": 2}, 3), ("LinTS-SDP", {"mixers": 2}, 1), ("LinTS-JDP", {}, 1)],
 )
-def test_nothing_that_is_sent_is_a_failure(algorithm: str, rules: dict[str, Any], every: int, tmp_path: Path) -> None:
-    """Some request would be answered 500, with internal words, would be uncounted, or stop honest people's batches; or
-    an answer or a log line would show what somebody sent.
-    """
+def test_no_request_is_a_failure_or_shows_what_was_sent(
+    algorithm: str, rules: dict[str, Any], every: int, tmp_path: Path
+) -> None:
     deployed = Deployed(tmp_path, algorithm, rounds=20, **rules)
     try:
         deployed.begin()

@@ -70,7 +70,6 @@ class Two(Attacked):
     def ask(
         self, method: str, path: str, content: bytes = b"", headers: Any = None
     ) -> tuple[int, bytes, dict[str, str]]:
-        """As helper and as analyzer."""
         epoch, round_ = map(int, path.split("/batches/")[1].split("/")[0].split("."))
         if method == "GET":
             return 404, b"{}", {}  # no round is asked about twice here
@@ -91,7 +90,6 @@ class Two(Attacked):
         assert self.learner.take(share, "helper", epoch, round_).status == 202
 
     def pump(self) -> None:
-        """Close and forward."""
         self.collector.close_due()
         for closed in self.collector.waiting():
             receipt = self.shuffler.forward(closed)
@@ -101,12 +99,10 @@ class Two(Attacked):
 
 
 def play(two: Two, rounds: int = 40) -> SimulationTotals:
-    """A crowd, for at most so many rounds."""
     return SimulatedUsers(two.task, two, WORLD, rounds=rounds, concurrency=1, wait=0.3).run()
 
 
 def test_two_mixers_learn(tmp_path: Path) -> None:
-    """What the tests below attack would not work in the first place."""
     two = Two(_task(), tmp_path)
     account = play(two)
     assert (account.users, set(two.statuses)) == (40, {201})
@@ -248,7 +244,6 @@ class _Ear:
         self._learner, self._heard = learner, heard
 
     def take(self, content: bytes, mixer: str, epoch: int, round_: int) -> Any:
-        """Not taken."""
         if mixer != "shuffler":
             return self._learner.take(content, mixer, epoch, round_)
         self._heard.append(content)

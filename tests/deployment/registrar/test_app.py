@@ -33,7 +33,6 @@ HOST = {"Authorization": "Bearer the token of the registrar"}
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of a task with one participation."""
     made = tmp_path_factory.mktemp("task")
     written(
         made,
@@ -48,25 +47,21 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def task(folder: Path) -> Task:
-    """As every party has it."""
     return Task.read(folder)
 
 
 @pytest.fixture(scope="module")
 def registrar(folder: Path) -> Iterator[Served]:
-    """A running one."""
     served = Served(folder, "registrar", str(folder / "r.db"))
     yield served
     served.stop()
 
 
 def ask(served: Served, task: Task, *wishes: dict[str, Any], headers: Any = HOST) -> httpx.Response:
-    """As a host does."""
     return served.client.post(f"/tasks/{task.id}/tickets", json={"tickets": list(wishes)}, headers=headers)
 
 
-def test_tickets_over_http(registrar: Served, folder: Path, task: Task) -> None:
-    """False if a host could not get tickets, exchange a refused one, or be told why there is none."""
+def test_a_host_gets_tickets_and_exchanges_a_refused_one_over_http(registrar: Served, folder: Path, task: Task) -> None:
     answer = ask(registrar, task, {"user": "ada", "epoch": 0}, {"user": "ada", "epoch": 9})
     given, late = answer.json()["tickets"]
     slot = decode_base64url(given["slot"], 16)
@@ -83,8 +78,7 @@ def test_tickets_over_http(registrar: Served, folder: Path, task: Task) -> None:
     assert registrar.client.get("/status", headers=HOST).json()["tickets"] == 1
 
 
-def test_strangers_get_nothing(registrar: Served, task: Task) -> None:
-    """False if somebody without the host's token got a ticket, or a malformed request anything but a refusal."""
+def test_without_the_token_nobody_gets_a_ticket(registrar: Served, task: Task) -> None:
     wish = {"user": "eve", "epoch": 0}
     before = tickets_given(registrar)
     for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "Basic the token of the registrar"}):
@@ -108,7 +102,6 @@ def test_strangers_get_nothing(registrar: Served, task: Task) -> None:
 
 
 def tickets_given(served: Served) -> str:
-    """The line of the metrics."""
     return next(
         line
         for line in served.client.get("/metrics", headers=HOST).text.splitlines()
@@ -116,8 +109,9 @@ def tickets_given(served: Served) -> str:
     )
 
 
-def test_the_witness_over_http(registrar: Served, folder: Path, task: Task) -> None:
-    """False if an analyzer that has gone back were not told so."""
+def test_the_newest_witness_is_answered_to_an_analyzer_that_went_back(
+    registrar: Served, folder: Path, task: Task
+) -> None:
     private = Secrets.read(folder, "analyzer", task).sign
     path = f"/tasks/{task.id}/witness"
     assert registrar.client.get(path).status_code == 404

@@ -21,7 +21,6 @@ TASK, (PRIVATE, PUBLIC), (OWN, KNOWN) = "the-task", signing_key(), signing_key()
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def db(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
-    """A registrar's database."""
     url = str(tmp_path / "r.db") if request.param == "sqlite" else str(request.getfixturevalue("postgres_url"))
     database = open_database(url, role="registrar", schema=SCHEMA)
     yield database
@@ -29,12 +28,10 @@ def db(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
 
 
 def notary(db: Database) -> Notary:
-    """Of the task."""
     return Notary(db, task=TASK, analyzer_key=PUBLIC, sign=partial(sign, OWN, TASK))
 
 
 def told(number: int, chain: str, previous: str = "", *, private: str = PRIVATE, **others: Any) -> dict[str, Any]:
-    """By the analyzer."""
     document = {"number": number, "previous": previous, "chain": chain, "epoch": number, **others}
     return {**document, "signature": sign(private, TASK, "witness", dumps(document))}
 
@@ -58,9 +55,6 @@ def test_of_every_number_one_publication_is_cosigned(db: Database) -> None:
 
 
 def test_a_notary_that_lacks_publications_cosigns_none(db: Database) -> None:
-    """A notary whose database is older than the analyzer's cosigns nothing, and says that it is behind, also when
-    somebody repeats what the analyzer has signed of the publications that are missing.
-    """
     one = notary(db)
     one.witness(told(0, "a"))
     for number, chain, previous in ((2, "c", "b"), (1, "b", "a"), (2, "c", "b")):
@@ -69,8 +63,7 @@ def test_a_notary_that_lacks_publications_cosigns_none(db: Database) -> None:
     assert one.newest()["number"] == 0  # type: ignore[index]
 
 
-def test_a_notary_hears_the_analyzer_alone(db: Database) -> None:
-    """Nobody but the task's analyzer brings a publication to stand, or the notary to say that it is behind."""
+def test_a_notary_accepts_only_the_analyzers_signature(db: Database) -> None:
     one = notary(db)
     assert one.witness(told(0, "a", private=signing_key()[0])) == (403, {})
     assert one.witness({**told(0, "a"), "chain": "b"}) == (403, {})

@@ -35,36 +35,30 @@ TASK, KEY, OTHER, SECRET = bytes(range(32)), b"k" * 32, b"h" * 32, b"s" * 32
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """An empty database."""
     return str(request.getfixturevalue("postgres_url")) if request.param == "postgres" else str(tmp_path / "r.db")
 
 
 @pytest.fixture
 def db(url: str) -> Iterator[Database]:
-    """Of a registrar."""
     database = open_database(url, role="registrar", schema=SCHEMA)
     yield database
     database.close()
 
 
 def registrar(db: Database, participations: int = 1, **others: Any) -> Registrar:
-    """One of the task."""
     parts = {"task": TASK, "ticket_keys": {COLLECTOR: KEY, HELPER: OTHER}, "secret": SECRET, **others}
     return Registrar(db, participations=participations, **parts)
 
 
 def wish(user: Any, epoch: Any, *refused: Any) -> dict[str, Any]:
-    """What a host sends for one user."""
     return {"user": user, "epoch": epoch, **({"refused": list(refused)} if refused else {})}
 
 
 def proof(epoch: int, slot: bytes, key: bytes = KEY) -> list[Any]:
-    """A collector's refusal, or a forged one."""
     return [epoch, encode_base64url(slot), encode_base64url(prove_unused(key, TASK, epoch, slot))]
 
 
 def release(db: Database, number: int, epoch: int) -> None:
-    """As the notary stores what the analyzer has told."""
     with db.transaction() as rows:
         rows.execute("insert into witness values (?, ?, ?, ?, ?)", number, epoch, f"c{number}", "{}", "signature")
 
@@ -120,8 +114,7 @@ def test_what_is_not_a_wish_is_refused_by_its_reason(db: Database) -> None:
             registrar(db).tickets(requests)
 
 
-def test_epochs_follow_the_witness(db: Database) -> None:
-    """False if tickets could be had far ahead of what is running, or not for what is."""
+def test_tickets_are_given_for_at_most_two_epochs_beyond_the_witness(db: Database) -> None:
     one = registrar(db, 9)
     assert one.tickets([wish("a", 2), wish("a", 3)])[1] == {"refused": "epoch"}
     release(db, 0, 5)
@@ -154,7 +147,6 @@ class Tickets(RuleBasedStateMachine):
 
     @initialize(participations=st.integers(1, 3))
     def begin(self, participations: int) -> None:
-        """A registrar and its model."""
         self.folder = tempfile.TemporaryDirectory()
         self.path = str(Path(self.folder.name) / "r.db")
         self.participations, self.last = participations, 0
@@ -164,19 +156,16 @@ class Tickets(RuleBasedStateMachine):
         self.seen: dict[bytes, tuple[str, int]] = {}  # whose slots they are, and of which epoch
 
     def open(self) -> None:
-        """Now, or again."""
         self.db = open_database(self.path, role="registrar", schema=SCHEMA)
         self.registrar = registrar(self.db, self.participations)
 
     @rule()
     def restart(self) -> None:
-        """Everything that was answered is there again."""
         self.db.close()
         self.open()
 
     @rule(more=st.integers(0, 2))
     def release(self, more: int) -> None:
-        """The analyzer goes on."""
         if more:
             self.last += more
             release(self.db, self.last, self.last)
@@ -196,7 +185,6 @@ class Tickets(RuleBasedStateMachine):
         )
     )
     def ask(self, wishes: list[tuple[str, int, str]]) -> None:
-        """Several at once; answers are those of the model."""
         requests = []
         for user, ahead, kind in wishes:
             owner = {"none": "", "own": user, "forged": user, "other's": "abca"["abc".index(user) + 1]}[kind]
@@ -208,7 +196,6 @@ class Tickets(RuleBasedStateMachine):
             self.judge(request, kind, pairs, answer)
 
     def judge(self, request: Any, kind: str, pairs: list[tuple[int, bytes]], answer: Any) -> None:
-        """One answer against the model."""
         epoch, held = request["epoch"], self.live.setdefault(request["user"], {})
         if kind == "forged" and pairs:
             assert answer == {"refused": "proof"}
@@ -240,11 +227,9 @@ class Tickets(RuleBasedStateMachine):
         assert all(people.count(person) <= self.participations for person in people)
 
     def teardown(self) -> None:
-        """Nothing is left."""
         self.db.close()
         self.folder.cleanup()
 
 
-def test_tickets_against_a_model() -> None:
-    """False if some order of askings, refusals, forgeries and restarts gave a person more than is allowed."""
+def test_tickets_agree_with_a_model_in_any_order_of_requests_and_restarts() -> None:
     run_state_machine_as_test(Tickets, settings=settings(examples(15, full=40), stateful_step_count=15))

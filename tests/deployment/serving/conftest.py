@@ -11,14 +11,12 @@ from .running import Running, running
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """With the limits that a role has by default."""
     with running(tmp_path_factory.mktemp("server")) as server:
         yield server
 
 
 @pytest.fixture(scope="module")
 def tight(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """With small limits."""
     limits = {
         "body": 1000,
         "head": 4000,

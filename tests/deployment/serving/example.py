@@ -33,7 +33,6 @@ LOG = EventLog("example")
 
 
 def trouble(kind: str) -> None:
-    """Go wrong in a way."""
     if kind == "refused":
         raise RequestRefused(409, "stale", epoch=3)
     if kind == "later":
@@ -55,13 +54,11 @@ def trouble(kind: str) -> None:
 
 
 async def raises(request: Request) -> Response:
-    """As a route."""
     trouble(request.path_params["kind"])
     raise AssertionError
 
 
 async def sleeps(request: Request) -> Response:
-    """Takes its time."""
     await asyncio.sleep(int(request.path_params["milliseconds"]) / 1000)
     return json_response({"slept": True})
 
@@ -73,16 +70,13 @@ class Gate:
         self._opened = asyncio.Event()
 
     def listen(self) -> None:
-        """From now on."""
         asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, self._open)
 
     def _open(self) -> None:
-        """For those who wait; the next ones wait again."""
         self._opened.set()
         self._opened = asyncio.Event()
 
     async def passed(self) -> None:
-        """When it was opened."""
         await self._opened.wait()
 
 
@@ -90,45 +84,37 @@ GATE = Gate()
 
 
 async def holds(request: Request) -> Response:
-    """Until the gate is opened."""
     await GATE.passed()
     return json_response({"held": True})
 
 
 async def holding(body: bytes, values: dict[str, str], headers: dict[bytes, bytes]) -> tuple[int, bytes, Any]:
-    """As an upload."""
     await GATE.passed()
     return 201, b"{}", None
 
 
 async def blocks(request: Request) -> Response:
-    """In a thread."""
     await run_in_thread(time.sleep, int(request.path_params["milliseconds"]) / 1000)
     return json_response({"blocked": True})
 
 
 async def document(request: Request) -> Response:
-    """With an entity tag."""
     return json_response({"task": request.path_params["task"], "a": 1.5}, etag="one")
 
 
 async def echo(request: Request) -> Response:
-    """What came."""
     return json_response({"length": len(await request.body()), "seen": request.client is not None})
 
 
 async def numbers(request: Request) -> Response:
-    """JSON of a client's."""
     return json_response({"sum": sum(parse_json_body(await request.body())["numbers"])})
 
 
 async def injects(request: Request) -> Response:
-    """A header in a header."""
     return json_response({}, headers={"x-said": "a\r\nx-injected: 1"})
 
 
 async def streams(request: Request) -> Response:
-    """Piece by piece."""
 
     async def pieces() -> AsyncIterator[bytes]:
         for _ in range(3):
@@ -138,17 +124,14 @@ async def streams(request: Request) -> Response:
 
 
 async def rotates(request: Request) -> Response:
-    """For the administrator."""
     return json_response({"rotated": True})
 
 
 async def large(request: Request) -> Response:
-    """Eight megabytes, which may be kept."""
     return Response(bytes(1 << 23), headers={"cache-control": "max-age=60"})
 
 
 async def reports(body: bytes, values: dict[str, str], headers: dict[bytes, bytes]) -> tuple[int, bytes, Any]:
-    """An upload."""
     if body == b"headers":
         return 202, b"text", {"content-type": "text/plain", "x-more": "1"}
     if body == b"pairs":
@@ -159,19 +142,16 @@ async def reports(body: bytes, values: dict[str, str], headers: dict[bytes, byte
 
 
 async def raising(body: bytes, values: dict[str, str], headers: dict[bytes, bytes]) -> tuple[int, bytes, Any]:
-    """As an upload."""
     trouble(values["kind"])
     raise AssertionError
 
 
 async def sleeping(body: bytes, values: dict[str, str], headers: dict[bytes, bytes]) -> tuple[int, bytes, Any]:
-    """Takes its time."""
     await asyncio.sleep(int(values["milliseconds"]) / 1000)
     return 201, b"{}", None
 
 
 def main(settings: dict[str, Any]) -> None:
-    """Serve until told to stop."""
 
     async def start() -> None:
         if settings.get("start") == "fails":

@@ -17,7 +17,6 @@ Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 
 def parse(text: str) -> tuple[dict[str, str], Samples]:
-    """Types by name, and values by name and labels."""
     assert text.endswith("\n")
     types: dict[str, str] = {}
     helped: set[str] = set()
@@ -42,12 +41,10 @@ def parse(text: str) -> tuple[dict[str, str], Samples]:
 
 
 def unescaped(text: str) -> str:
-    """A label's value."""
     return re.sub(r'\\[\\"n]', lambda match: _ESCAPE[match[0]], text)
 
 
 def _check_histogram(name: str, samples: Samples) -> None:
-    """Buckets rise to +Inf, which is the count."""
     for (sample, labels), count in samples.items():
         if sample != f"{name}_count":
             continue

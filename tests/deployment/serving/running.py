@@ -38,7 +38,6 @@ class Running:
         self.url = f"{'https' if 'cert' in settings else 'http'}://127.0.0.1:{self.port}"
 
     def client(self, **options: Any) -> httpx.Client:
-        """One that keeps its connections."""
         known = {"verify": False, **options}  # to load certificates that plain HTTP does not need takes its time
         return httpx.Client(base_url=self.url, timeout=600, trust_env=False, **known)
 
@@ -49,12 +48,10 @@ class Running:
         return sum(float(each.rpartition(" ")[2]) for each in text.splitlines() if each.rpartition(" ")[0] == line)
 
     def connect(self, *, source: str = "127.0.0.1", port: int | None = None) -> socket.socket:
-        """A connection on which anything can be said."""
         at = self.port if port is None else port
         return socket.create_connection(("127.0.0.1", at), timeout=600, source_address=(source, 0))
 
     def raw(self, *pieces: bytes, pause: float = 0.0) -> bytes:
-        """What is answered until the server closes."""
         with self.connect() as connection:
             for piece in pieces:
                 connection.sendall(piece)
@@ -70,7 +67,6 @@ class Running:
         self.process.send_signal(signal.SIGUSR1)
 
     def stop(self, number: int = signal.SIGTERM) -> int:
-        """Ask it to, and wait."""
         if self.process.poll() is None:
             self.process.send_signal(number)
         self.process.communicate(timeout=600)
@@ -86,7 +82,6 @@ def in_flight(server: Running, requests: int) -> None:
 
 
 def until_refused(server: Running) -> None:
-    """Wait until nobody listens any more."""
     deadline = time.monotonic() + 600
     while time.monotonic() < deadline:
         try:
@@ -98,7 +93,6 @@ def until_refused(server: Running) -> None:
 
 
 def rest(connection: socket.socket) -> bytes:
-    """Everything until the other side closes."""
     said = b""
     while True:
         try:
@@ -122,7 +116,6 @@ def until(connection: socket.socket, end: bytes) -> bytes:
 
 @contextmanager
 def running(folder: Path, **settings: Any) -> Iterator[Running]:
-    """Start, and stop whatever happens."""
     server = Running(folder, **settings)
     try:
         yield server

@@ -12,8 +12,7 @@ from .running import ADMIN, TOKEN, Running, rest, running
 SECRET = "the-text-of-an-exception"
 
 
-def test_health(server: Running, tmp_path: Path) -> None:
-    """A role that is well answers 200, one that is not 503, and strangers hear no more than that."""
+def test_health_is_200_or_503_and_clients_read_only_ok(server: Running, tmp_path: Path) -> None:
     with server.client() as client:
         answer = client.get("/readyz")
         assert (answer.status_code, answer.json()) == (200, {"ok": True})
@@ -61,8 +60,7 @@ def test_metrics_are_read_by_a_strict_reader(server: Running) -> None:
         ("GET", "/admin/no"),
     ],
 )
-def test_administration_needs_the_token(server: Running, method: str, path: str) -> None:
-    """Somebody without the token is let in, one who has it is not, or a path's existence can be learned without it."""
+def test_administration_needs_the_token_also_for_unknown_paths(server: Running, method: str, path: str) -> None:
     with server.client() as client:
         wrong = [
             {},
@@ -84,8 +82,7 @@ def test_without_a_token_nobody_administrates(tmp_path: Path) -> None:
         assert client.get("/readyz").status_code == 200
 
 
-def test_unknown_paths_and_methods(server: Running) -> None:
-    """A path or method that is not there is not answered as JSON with 404 or 405."""
+def test_unknown_paths_and_methods_are_404_and_405_in_json(server: Running) -> None:
     with server.client() as client:
         for path in (
             "/",
@@ -106,8 +103,7 @@ def test_unknown_paths_and_methods(server: Running) -> None:
         assert client.options("/echo").status_code == 405
 
 
-def test_headers_of_every_answer(server: Running) -> None:
-    """An answer may be sniffed or kept, though nobody said so, or tells what runs here."""
+def test_every_answer_has_security_headers_and_no_server_name(server: Running) -> None:
     with server.client() as client:
         answers = [
             client.get(path) for path in ("/readyz", "/metrics", "/nowhere", "/raise/boom", "/streams", "/sleep/0")
@@ -121,8 +117,7 @@ def test_headers_of_every_answer(server: Running) -> None:
         assert client.get("/streams").text == "piecepiecepiece"
 
 
-def test_uploads(server: Running) -> None:
-    """An upload's body, values or answer are not passed on as they are."""
+def test_an_upload_handler_gets_and_returns_bytes_unchanged(server: Running) -> None:
     with server.client() as client:
         answer = client.post("/tasks/t/reports", content=bytes(300_000))
         assert (answer.status_code, answer.json()) == (201, {"length": 300_000})
@@ -134,8 +129,7 @@ def test_uploads(server: Running) -> None:
         assert client.post("/tasks/t/reports", content=b"pairs").headers["x-more"] == "2"
 
 
-def test_routes(server: Running) -> None:
-    """A handler cannot read its body, sees a client's address, or JSON that is none is not refused."""
+def test_a_handler_reads_its_body_and_sees_no_address(server: Running) -> None:
     with server.client() as client:
         assert client.post("/echo", content=b"abc").json() == {"length": 3, "seen": False}
         assert client.post("/numbers", json={"numbers": [1, 2]}).json() == {"sum": 3}
@@ -170,8 +164,9 @@ def test_documents_that_a_client_has_are_not_sent_again(server: Running) -> None
         ("boom", 500, "internal"),
     ],
 )
-def test_failures(server: Running, method: str, kind: str, status: int, reason: str) -> None:
-    """A handler's error has another status or reason, or its text reaches a client or the log."""
+def test_errors_of_handlers_have_a_status_and_a_reason_and_show_no_text(
+    server: Running, method: str, kind: str, status: int, reason: str
+) -> None:
     before = server.metric(f'bandanna_refusals_total{{reason="{reason}"}}')
     with server.client() as client:
         answer = client.request(method, f"/raise/{kind}")
@@ -188,7 +183,6 @@ def test_failures(server: Running, method: str, kind: str, status: int, reason: 
 
 
 def test_headers_cannot_be_injected(server: Running) -> None:
-    """A line break in a header's value begins a header of its own."""
     with server.client() as client:
         for answer in (client.get("/injects"), client.post("/tasks/t/reports", content=b"injection")):
             assert answer.status_code == 500
@@ -204,7 +198,6 @@ def test_what_blocks_does_not_stop_others(server: Running) -> None:
 
 
 def test_the_log_names_nobody(server: Running) -> None:
-    """A line of the log is not JSON, or contains an address, a body, a path or the text of an exception."""
     with server.client() as client:
         client.post(
             "/raise/boom", content=b"the-body", headers={"x-forwarded-for": "203.0.113.9", "user-agent": "agent-x"}

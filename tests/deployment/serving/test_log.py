@@ -36,8 +36,7 @@ def test_a_line_is_json_with_time_level_role_version_task_event_and_facts() -> N
 
 
 @pytest.mark.parametrize("key", [*sorted(FORBIDDEN_KEYS), "client_ip", "user_id", "time", "role", "Upper", "a-b"])
-def test_nobody_can_be_named(key: str) -> None:
-    """A log has room for a person, an address or what somebody sent."""
+def test_a_log_refuses_keys_and_texts_that_name_somebody(key: str) -> None:
     stream = io.StringIO()
     with pytest.raises((ProgramError, TypeError)):
         EventLog("x", stream).say("seen", **{key: 1})

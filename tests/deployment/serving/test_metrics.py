@@ -28,7 +28,6 @@ def make_metrics() -> RequestMetrics:
 
 
 def read(metrics: RequestMetrics) -> Samples:
-    """Return the samples as a strict reader finds them."""
     types, samples = parse(metrics.text().decode())
     assert types == {
         "bandanna_requests_total": "counter",

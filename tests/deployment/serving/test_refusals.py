@@ -27,16 +27,14 @@ class DiskFull(StorageError):
         (ValueError("secret"), 500, "internal"),
     ],
 )
-def test_errors_have_an_answer(error: Exception, status: int, reason: str) -> None:
-    """An error is answered with another status, or with its own words."""
+def test_every_error_has_its_status_and_shows_no_message(error: Exception, status: int, reason: str) -> None:
     refused = to_refusal(error)
     assert (refused.status, refused.reason) == (status, reason)
     assert "secret" not in str(refused.document)
     assert (refused.retry_after is not None) == (status == 503)
 
 
-def test_a_refusal_says_why() -> None:
-    """The reason, the text or a detail is lost, or a detail overwrites the reason."""
+def test_a_refusal_has_reason_text_and_details() -> None:
     assert RequestRefused(409, "stale", epoch=3).document == {"error": "conflict", "reason": "stale", "epoch": 3}
     assert RequestRefused(409, "stale", error="too old").document == {"error": "too old", "reason": "stale"}
     assert RequestRefused(503, "busy", retry_after=0.2).headers == [(b"retry-after", b"1")]
@@ -49,8 +47,7 @@ def test_reasons_are_words_of_the_program(reason: str) -> None:
         RequestRefused(400, reason)
 
 
-def test_other_mistakes() -> None:
-    """A refusal is made that HTTP does not know."""
+def test_a_refusal_that_http_does_not_know_is_refused() -> None:
     for status in (200, 399, 600, 499):
         with pytest.raises(ProgramError, match="status"):
             RequestRefused(status, "x")

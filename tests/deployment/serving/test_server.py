@@ -31,8 +31,7 @@ HELD = b"GET /hold HTTP/1.1\r\nhost: x\r\n\r\n"
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_what_runs_is_finished(tmp_path: Path, number: int) -> None:
-    """A server that is told to stop drops a request, takes new ones, forgets its role, or does not exit with 0."""
+def test_a_server_that_stops_finishes_its_requests_and_exits_with_0(tmp_path: Path, number: int) -> None:
     with running(tmp_path) as server, server.connect() as busy, server.connect() as idle:
         busy.sendall(HELD)
         idle.sendall(b"GET /readyz HTTP/1.1\r\nhost: x\r\n\r\n")
@@ -90,7 +89,6 @@ def test_a_role_that_cannot_start_says_why(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Signed by itself, for the loopback address."""
     folder = tmp_path_factory.mktemp("tls")
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "a role")])
@@ -111,8 +109,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return folder / "cert.pem", folder / "key.pem"
 
 
-def test_tls(tmp_path: Path, certificate: tuple[Path, Path]) -> None:
-    """With a certificate a server speaks no TLS, or speaks without it, or does not stop as others do."""
+def test_a_server_with_a_certificate_speaks_tls_only(tmp_path: Path, certificate: tuple[Path, Path]) -> None:
     cert, key = certificate
     context = ssl.create_default_context(cafile=str(cert))
     with running(tmp_path, cert=str(cert), key=str(key)) as server:
@@ -134,11 +131,10 @@ def test_tls(tmp_path: Path, certificate: tuple[Path, Path]) -> None:
 
 
 async def nothing(scope: object, receive: object, send: object) -> None:
-    """An application that is never asked."""
+    pass
 
 
-def test_bad_arguments_are_named(tmp_path: Path, certificate: tuple[Path, Path]) -> None:
-    """A port, host or certificate that cannot be used is not named."""
+def test_an_unusable_port_host_or_certificate_is_named(tmp_path: Path, certificate: tuple[Path, Path]) -> None:
     options = {"host": "127.0.0.1", "port": 0, "cert": None, "key": None, "log": EventLog("x")}
     with socket.create_server(("127.0.0.1", 0)) as other, pytest.raises(InvalidArgument, match="a free port"):
         serve(nothing, **{**options, "port": other.getsockname()[1]})  # type: ignore[arg-type]

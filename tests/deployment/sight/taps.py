@@ -33,7 +33,6 @@ class Tap:
 
     @property
     def received(self) -> bytes:
-        """All that the role was sent."""
         return b"\n".join(bytes(each.sent) for each in self.connections)
 
     def answers_to(self, mark: bytes) -> bytes:
@@ -41,7 +40,6 @@ class Tap:
         return b"\n".join(bytes(each.answered) for each in self.connections if mark in each.sent)
 
     def close(self) -> None:
-        """No more connections."""
         self._listening.close()
 
     def _accept(self) -> None:

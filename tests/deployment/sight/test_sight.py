@@ -56,7 +56,6 @@ shuffled = pytest.mark.parametrize("model", ["shuffle", "two mixers", *LONG[1:]]
 
 @every_model
 def test_logs_name_nobody(model: str, deployed: Deployments) -> None:
-    """A log line would hold a user's name, a slot, a ticket, a report, an address, or a key that stands for one."""
     found = deployed(model)
     for role in found.task.roles:
         lines, log = found.lines(role), found.log(role)
@@ -90,8 +89,7 @@ def test_the_registrar_knows_who_and_never_what(model: str, deployed: Deployment
 
 
 @every_model
-def test_the_collector_forgets(model: str, deployed: Deployments) -> None:
-    """A report, a slot or a ticket would still be in the collector's files when its batch is receipted."""
+def test_the_collector_deletes_reports_slots_and_tickets_with_the_receipt(model: str, deployed: Deployments) -> None:
     found, known = deployed(model), deployed(model).known
     role = found.task.collector
     received, before, after = found.received(role), found.before[role], found.after[role]
@@ -118,7 +116,6 @@ def test_the_analyzer_sees_no_one(model: str, deployed: Deployments) -> None:
 
 
 def _plain(found: Deployed) -> list[np.ndarray[Any, Any]]:
-    """Single reports: the counts that devices meant."""
     keys = found.secrets
     made = []
     for report in found.known.reports:
@@ -141,10 +138,7 @@ def _seed(found: Deployed, report: TaggedReport, opener: Opener) -> bytes:
 
 
 def test_one_of_two_mixers_has_uniform_numbers(deployed: Deployments) -> None:
-    """The shuffler of two would have counts, or seeds, or shares that tell something of the counts.
-
-    Bits of shares are fair coins: 5 standard deviations, false alarms below 1e-6.
-    """
+    """Bits of shares are fair coins: 5 standard deviations, false alarms below 1e-6."""
     found = deployed("two mixers")
     opener, width = Opener(found.secrets["helper"].seal), 8 * _length(found)
     seeds, counts = [_seed(found, each, opener) for each in found.known.reports], _plain(found)

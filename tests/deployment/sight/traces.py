@@ -10,7 +10,6 @@ import numpy as np
 
 
 def traces(value: bytes) -> set[bytes]:
-    """Every form in which bytes might be written."""
     found = {value, value.hex().encode(), value.hex().upper().encode()}
     for shift in range(3):  # inside something longer, base64 begins anywhere
         padded = base64.b64encode(bytes(shift) + value)
@@ -37,5 +36,4 @@ def seen(values: Iterable[bytes], where: bytes) -> int:
 
 
 def seen_numbers(rows: Iterable[Any], where: bytes) -> int:
-    """How many of these rows of integers."""
     return sum(any(trace in where for trace in numbers(row)) for row in rows)

@@ -40,7 +40,6 @@ class Known:
 
     @property
     def slots(self) -> list[bytes]:
-        """Of everybody."""
         return [each.slot for each in self.tickets]
 
     @property
@@ -50,12 +49,10 @@ class Known:
 
     @property
     def tags(self) -> list[bytes]:
-        """Of their reports."""
         return [each.tag for each in self.reports]
 
     @property
     def bodies(self) -> list[bytes]:
-        """Of their reports."""
         return [each.body for each in self.reports]
 
 
@@ -67,7 +64,6 @@ class Watched(HttpDeployment):
         self.known, self._look, self._uploads = Known(), look, 0
 
     def tickets(self, users: Sequence[str], epoch: int, refused: Sequence[Any] = ()) -> list[Ticket]:
-        """Under other names."""
         names = [f"person-{secrets.token_hex(8)}" for _ in users]
         made = super().tickets(names, epoch, refused)
         self.known.users += [name.encode() for name in names]
@@ -83,7 +79,6 @@ class Watched(HttpDeployment):
         return super().upload(reports)
 
     def close(self) -> None:
-        """Hang up."""
         for each in self._calls.values():
             each.close()
 
@@ -116,7 +111,6 @@ class Deployed:
         self.after: dict[str, bytes] = {}
 
     def run(self) -> SimulationTotals:
-        """Start, play, wait until everything is settled, stop."""
         try:
             self.begin()
             return self.play()
@@ -124,7 +118,6 @@ class Deployed:
             self.end()
 
     def begin(self) -> None:
-        """All roles, until they answer."""
         for role in self.task.roles:
             self._start(role)
         self._wait()
@@ -147,7 +140,6 @@ class Deployed:
         return account
 
     def end(self) -> None:
-        """Stop everything."""
         for process in reversed(self._processes):
             process.terminate()
         for process in self._processes:
@@ -159,11 +151,9 @@ class Deployed:
             tap.close()
 
     def log(self, role: str) -> bytes:
-        """All lines."""
         return (self.folder / f"{role}.log").read_bytes()
 
     def lines(self, role: str) -> list[dict[str, Any]]:
-        """The same, each of them JSON."""
         return [json.loads(line) for line in self.log(role).splitlines()]
 
     def received(self, role: str) -> bytes:
@@ -185,7 +175,6 @@ class Deployed:
         return found
 
     def memory(self, role: str) -> int:
-        """Bytes that its process has in memory."""
         number = self._processes[self.task.roles.index(role)].pid
         return int(Path(f"/proc/{number}/statm").read_text().split()[1]) * 4096
 
@@ -218,7 +207,6 @@ class Deployed:
                     time.sleep(0.05)
 
     def _settle(self) -> None:
-        """Until the last batch has its receipt everywhere."""
         end = time.monotonic() + 600
         while time.monotonic() < end:
             if not self.tables(self.task.collector)["reports"] and not (

@@ -17,7 +17,6 @@ Opening = Callable[..., Database]
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Where there is nothing yet."""
     return f"sqlite:///{tmp_path / 'things.db'}" if request.param == "sqlite" else server().fresh()
 
 
@@ -37,5 +36,4 @@ def opened(url: str) -> Iterator[Opening]:
 
 @pytest.fixture
 def database(opened: Opening) -> Database:
-    """With one empty table."""
     return opened()

@@ -29,23 +29,19 @@ class Other:
         self.process = process
 
     def hear(self) -> str:
-        """Its next word."""
         assert self.process.stdout is not None
         return self.process.stdout.readline().strip()
 
     def go_on(self) -> None:
-        """It waits no longer."""
         assert self.process.stdin is not None
         self.process.stdin.write("\n")
         self.process.stdin.flush()
 
     def kill(self) -> None:
-        """As a lack of memory would, or a cable."""
         self.process.kill()
         self.process.wait()
 
     def end(self) -> None:
-        """It ends by itself, without an error."""
         self.process.communicate()
         assert self.process.returncode == 0
 

@@ -50,19 +50,16 @@ with one.reading() as transaction:
 
 
 def write(database: Database, word: str) -> None:
-    """One row."""
     with database.transaction() as transaction:
         transaction.execute(ADD, 1, word)
 
 
 def words(database: Database) -> list[str]:
-    """What was written."""
     with database.reading() as transaction:
         return [word for (word,) in transaction.execute("select word from things order by id")]
 
 
-def test_a_full_disk(tmp_path: Path) -> None:
-    """With a full disk a transaction is there in part, an error is not ours, or room comes too late."""
+def test_a_transaction_on_a_full_disk_is_undone_and_works_again_with_room(tmp_path: Path) -> None:
     with running(FULL, str(tmp_path / "x.db"), TABLE) as other:
         told = other.hear()
         assert "x.db failed: " in told
@@ -70,8 +67,7 @@ def test_a_full_disk(tmp_path: Path) -> None:
         assert (other.hear(), other.hear()) == ("True", "True")
 
 
-def test_a_failing_statement(database: Database) -> None:
-    """A statement that fails is an error of the driver, or leaves a database that does nothing more."""
+def test_a_failing_statement_raises_a_storage_error_and_the_next_transaction_works(database: Database) -> None:
     write(database, "a")
     with pytest.raises(StorageError, match=r"(?i)unique"):
         write(database, "a")
@@ -83,8 +79,7 @@ def test_a_failing_statement(database: Database) -> None:
     assert words(database) == ["a", "b"]
 
 
-def test_a_read_only_folder(tmp_path: Path) -> None:
-    """In a place where nothing can be written, an error is not ours; or a repaired place is still refused."""
+def test_a_read_only_folder_raises_a_storage_error_until_it_is_repaired(tmp_path: Path) -> None:
     nobody = account()  # root may write anywhere: then it is somebody else who tries
     open_database(str(tmp_path / "other.db"), role="things", schema=TABLE).close()  # all modules are loaded
 
@@ -112,8 +107,7 @@ def test_a_read_only_folder(tmp_path: Path) -> None:
         assert in_a_fork(attempt) == ["done"]
 
 
-def test_places_that_cannot_be(tmp_path: Path) -> None:
-    """A folder that is a file, a link, a folder or a missing folder is an error of the system, or is followed."""
+def test_a_path_that_is_a_folder_a_link_or_in_no_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     (tmp_path / "link").symlink_to(tmp_path / "file")
     for name, told in {
@@ -127,8 +121,9 @@ def test_places_that_cannot_be(tmp_path: Path) -> None:
     assert (tmp_path / "file").read_text() == ""
 
 
-def test_locked_for_too_long(database: Database, opened: Opening, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who waits for another process waits for ever, or can never write again."""
+def test_a_writer_waits_for_a_limited_time_and_can_write_later(
+    database: Database, opened: Opening, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(Database, "patience", 0.1)
     impatient = opened()
     with database.transaction() as transaction:
@@ -158,8 +153,7 @@ def test_a_file_that_is_replaced(tmp_path: Path) -> None:
 # PostgreSQL
 
 
-def test_a_server_that_restarts() -> None:
-    """After a restart of the server what was committed is gone, what was not is there, or nobody connects anew."""
+def test_after_a_restart_of_the_server_committed_rows_are_there_and_clients_connect_anew() -> None:
     postgres = server()
     database = open_database(postgres.fresh(), role="things", schema=TABLE)
     database.claim()
@@ -230,8 +224,7 @@ def test_a_session_that_was_lost_while_nobody_wrote() -> None:
     database.close()
 
 
-def test_a_commit_without_an_answer() -> None:
-    """Who does not know whether a commit was done is told that it was not."""
+def test_a_commit_without_an_answer_is_reported_as_unknown() -> None:
     postgres = server()
     database = open_database(postgres.fresh(), role="things", schema=TABLE)
 
@@ -246,8 +239,7 @@ def test_a_commit_without_an_answer() -> None:
     database.close()
 
 
-def test_a_read_only_server() -> None:
-    """A server that takes no writes is an error of the driver."""
+def test_a_read_only_server_raises_a_storage_error() -> None:
     url = server().fresh()
     name = url.partition("@/")[2].partition("?")[0]
     with psycopg.connect(server().url("postgres"), autocommit=True) as sql:
@@ -272,8 +264,7 @@ def test_servers_that_are_not_there() -> None:
         assert "secret" not in str(caught.value)
 
 
-def test_without_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without psycopg nobody says which extra brings it."""
+def test_without_psycopg_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
     monkeypatch.delitem(sys.modules, "bandanna.storage.database.postgres", raising=False)
     monkeypatch.delattr(importlib.import_module("bandanna.storage.database"), "postgres", raising=False)
@@ -282,9 +273,7 @@ def test_without_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_session_in_use_is_hung_up_before_it_is_freed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """To close a database ends what other threads wait for with an error, and frees no session before its thread has
-    left it: libpq would work on freed memory, and a role that is stopped would crash or never end.
-    """
+    """libpq would work on freed memory otherwise, and a role that is stopped would crash or never end."""
     working, freed = set[int](), list[bool]()
     execute, close = psycopg.Connection.execute, psycopg.Connection.close
 

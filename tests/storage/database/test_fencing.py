@@ -15,13 +15,11 @@ GENERATION = "select generation from claim"
 
 
 def generation(database: Database) -> int:
-    """Of the claim."""
     with database.reading() as rows:
         return int(rows.execute(GENERATION)[0][0])
 
 
 def raised(database: Database) -> None:
-    """Another process claims the database, and is gone again."""
     with database.transaction() as rows:
         rows.execute("update claim set generation = generation + 1")
 

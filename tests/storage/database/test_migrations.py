@@ -20,7 +20,6 @@ FAILS = "create table d (n {bigint}); insert into d values (1); insert into nowh
 
 
 def state(database: Database, *tables: str) -> list[Sequence[object]]:
-    """The version, and what is in some tables."""
     with database.reading() as transaction:
         found = [transaction.execute("select version, role from about")]
         return found + [transaction.execute(f"select * from {table}") for table in tables]
@@ -42,8 +41,7 @@ def test_a_database_of_another_version_is_refused(opened: Opening, version: int)
         opened(FIRST)
 
 
-def test_another_role_is_refused(opened: Opening) -> None:
-    """One role's process reads or changes the tables of another one."""
+def test_a_database_of_another_role_is_refused(opened: Opening) -> None:
     database = opened(FIRST)
     if database.dialect == "postgres":  # where roles have schemas, and live side by side
         assert state(opened("create table b (n {bigint})", role="other"), "b") == [[(1, "other")], []]
@@ -100,8 +98,7 @@ def test_files_of_others_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("role", ["", "Things", "1", "a-b", "x" * 41, 'a"; drop schema public; --', None])
-def test_roles_have_plain_names(role: str, tmp_path: Path) -> None:
-    """The name of a role can be anything, even SQL."""
+def test_a_role_has_a_plain_name(role: str, tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument, match="role"):
         open_database(str(tmp_path / "x"), role=role, schema="")
     assert not (tmp_path / "x").exists()
@@ -110,8 +107,7 @@ def test_roles_have_plain_names(role: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "url", ["", "mysql://u:secret@h/d", "sqlite://x", "sqlite:/x", "postgresql:/u", 3, None, "a\0b"]
 )
-def test_places_are_checked(url: str) -> None:
-    """A place that is not one is taken for one, or a password is shown."""
+def test_an_invalid_url_is_refused_without_showing_a_password(url: str) -> None:
     with pytest.raises(InvalidArgument, match="url") as caught:
         open_database(url, role="things", schema="")
     assert "secret" not in str(caught.value)
@@ -122,8 +118,7 @@ def test_a_schema_is_one_script(tmp_path: Path) -> None:
         open_database(str(tmp_path / "x"), role="things", schema=[FIRST])  # type: ignore[arg-type]
 
 
-def test_relative_and_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A place means another file than it says."""
+def test_relative_and_absolute_paths_open_the_named_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for url in ("one.db", "sqlite:///two.db", f"sqlite:///{tmp_path}/three.db", str(tmp_path / "four?%20.db")):
         open_database(url, role="things", schema="").close()

@@ -48,20 +48,17 @@ tell("later"); wait()
 
 @pytest.fixture
 def counting(database: Database) -> Database:
-    """With a count of 0."""
     with database.transaction() as transaction:
         transaction.execute("insert into things (whole, word) values (0, 'count')")
     return database
 
 
 def counted(database: Database) -> list[tuple[int, ...]]:
-    """The count, and how many rows there are."""
     with database.reading() as transaction:
         return transaction.execute("select max(case when word = 'count' then whole end), count(*) from things")
 
 
 def test_processes_write_one_after_the_other(counting: Database, url: str) -> None:
-    """Two processes write at once, and an update is lost; or one of them gives up."""
     with running(COUNT, url, TABLE) as one, running(COUNT, url, TABLE) as two:
         assert (one.hear(), two.hear()) == ("here", "here")
         one.go_on()
@@ -70,8 +67,7 @@ def test_processes_write_one_after_the_other(counting: Database, url: str) -> No
     assert counted(counting) == [(50, 1)]
 
 
-def test_killed_inside_a_transaction(counting: Database, url: str) -> None:
-    """Something stays of a transaction whose process was killed, or its lock does."""
+def test_a_kill_inside_a_transaction_undoes_it_and_frees_its_lock(counting: Database, url: str) -> None:
     with running(WRITE.format(inside="wait()"), url, TABLE) as other:
         assert other.hear() == "inside"
         assert counted(counting) == [(0, 1)]  # and nobody waits
@@ -81,8 +77,7 @@ def test_killed_inside_a_transaction(counting: Database, url: str) -> None:
     assert counted(counting) == [(10, 1)]
 
 
-def test_killed_after_a_transaction(counting: Database, url: str, opened: Opening) -> None:
-    """Something is lost of a transaction that was over when its process was killed."""
+def test_a_kill_after_a_transaction_loses_nothing_of_it(counting: Database, url: str, opened: Opening) -> None:
     with running(WRITE.format(inside="pass"), url, TABLE) as other:
         assert (other.hear(), other.hear()) == ("inside", "after")
         other.kill()
@@ -90,8 +85,9 @@ def test_killed_after_a_transaction(counting: Database, url: str, opened: Openin
 
 
 @pytest.mark.parametrize("last", ["kill", "one.close()"])
-def test_one_process_serves(database: Database, url: str, last: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two processes serve one database, or a dead or closed one keeps its place."""
+def test_one_process_serves_a_database_until_it_closes_it_or_dies(
+    database: Database, url: str, last: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with running(CLAIM.format(after="" if last == "kill" else last), url, TABLE) as other:
         assert other.hear() == "claimed"
         with monkeypatch.context() as hurried:
@@ -114,8 +110,9 @@ def test_one_process_serves(database: Database, url: str, last: str, monkeypatch
     assert counted(database) == [(None, 2)]
 
 
-def test_a_claim_within_one_process(database: Database, opened: Opening, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A second database of the same process serves beside the first, or frees its place when it is closed."""
+def test_a_second_database_of_a_process_neither_serves_nor_frees_the_claim(
+    database: Database, opened: Opening, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(Database, "claiming", 0.2)
     database.claim()
     for _ in range(2):
@@ -128,8 +125,7 @@ def test_a_claim_within_one_process(database: Database, opened: Opening, monkeyp
     opened().claim()
 
 
-def test_readers_and_a_writer_at_once(counting: Database, url: str) -> None:
-    """While another process writes, a reader fails, waits or sees a count that goes back."""
+def test_readers_neither_wait_for_a_writer_nor_see_a_count_go_back(counting: Database, url: str) -> None:
     with running(COUNT, url, TABLE) as other:
         assert other.hear() == "here"
         other.go_on()
@@ -168,8 +164,7 @@ def test_what_is_deleted_is_overwritten(tmp_path: Path) -> None:
     assert not readable()
 
 
-def test_files_are_their_owners(tmp_path: Path) -> None:
-    """Others on the machine can read the file or what SQLite keeps beside it, or commits are not synced."""
+def test_files_are_private_and_commits_are_synced(tmp_path: Path) -> None:
     database = open_database(str(tmp_path / "x.db"), role="things", schema=TABLE)
     database.claim()
     with database.transaction() as transaction:

@@ -34,8 +34,7 @@ def bits(value: Any) -> Any:
 
 @pytest.mark.parametrize("how", ["execute", "many", "many with a tail"])
 @pytest.mark.parametrize("column", VALUES)
-def test_values_come_back(database: Database, column: str, how: str) -> None:
-    """A value comes back changed, as another type, or in another order."""
+def test_values_are_read_as_they_were_written(database: Database, column: str, how: str) -> None:
     values = VALUES[column]
     sql = f"insert into things ({column}) values (?)"
     with database.transaction() as transaction:
@@ -50,8 +49,7 @@ def test_values_come_back(database: Database, column: str, how: str) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 7, 8, 9, 31, 32, 41, 200])
-def test_many_rows_come_back_in_their_order(database: Database, count: int) -> None:
-    """Rows are lost, doubled or exchanged where many are written at once; or one bad value among them is kept."""
+def test_many_rows_are_read_in_their_order(database: Database, count: int) -> None:
     rows = [(number - 3, bytes([number]), None if number % 3 else 0.5) for number in range(count)]
     sql = "insert into things (whole, body, real) values (?, ?, ?)"
     with database.transaction() as transaction:
@@ -108,8 +106,7 @@ def test_a_body_that_raises_has_done_nothing(database: Database, error: type[Bas
         assert transaction.execute(WORDS) == [("d",)]
 
 
-def test_a_failed_statement_undoes_the_others(database: Database) -> None:
-    """A transaction is committed in part because its body has caught the error of a statement."""
+def test_a_failed_statement_undoes_the_others_even_if_the_error_is_caught(database: Database) -> None:
 
     def half(failing: str) -> None:
         with database.transaction() as transaction:
@@ -161,15 +158,13 @@ def test_a_reader_sees_nothing_uncommitted(database: Database, opened: Opening) 
 
 
 def test_readers_cannot_write(database: Database) -> None:
-    """Something is written without the writer's lock."""
     with pytest.raises(StorageError), database.reading() as transaction:
         transaction.execute(ADD, 1, "a")
     with database.reading() as transaction:
         assert transaction.execute(WORDS) == []
 
 
-def test_writers_are_alone(database: Database, opened: Opening) -> None:
-    """Two threads write at once, through one database or two: an update is lost."""
+def test_threads_write_one_after_the_other(database: Database, opened: Opening) -> None:
     databases = [database, opened()]
     with database.transaction() as transaction:
         transaction.execute(ADD, 0, "count")
@@ -189,8 +184,7 @@ def test_writers_are_alone(database: Database, opened: Opening) -> None:
         assert transaction.execute("select whole from things") == [(60,)]
 
 
-def test_nesting_is_refused(database: Database) -> None:
-    """A thread waits for itself for ever, or reads beside its own transaction what is no longer so."""
+def test_a_transaction_inside_another_of_the_same_thread_is_refused(database: Database) -> None:
     with database.transaction() as transaction:
         transaction.execute(ADD, 1, "a")
         for inner in (database.transaction, database.reading):
@@ -203,8 +197,7 @@ def test_nesting_is_refused(database: Database) -> None:
         transaction.execute(WORDS)
 
 
-def test_a_fork_is_refused(database: Database) -> None:
-    """A forked process uses a connection that belongs to its parent, or ends it with itself."""
+def test_a_forked_process_cannot_use_a_database_of_its_parent(database: Database) -> None:
 
     def write() -> None:
         with database.transaction():
@@ -222,8 +215,7 @@ def test_a_fork_is_refused(database: Database) -> None:
         assert transaction.execute(WORDS) == [("a",), ("b",)]
 
 
-def test_closed_is_closed(database: Database) -> None:
-    """A closed database opens itself again, or cannot be closed twice."""
+def test_a_closed_database_stays_closed(database: Database) -> None:
     database.close()
     database.close()
     for use in (database.transaction, database.reading):
@@ -233,8 +225,7 @@ def test_closed_is_closed(database: Database) -> None:
         database.claim()
 
 
-def test_interrupted_at_any_line(database: Database) -> None:
-    """After a signal at some line a transaction is there in part, or the next one hangs, fails or is lost."""
+def test_an_interrupt_at_any_line_leaves_no_part_of_a_transaction_and_no_lock(database: Database) -> None:
     k, done = 0, 0
     while True:
         k += 1
@@ -258,7 +249,6 @@ def test_interrupted_at_any_line(database: Database) -> None:
 
 
 def in_a_thread(work: Any) -> None:
-    """And wait for it."""
     thread = threading.Thread(target=work)
     thread.start()
     thread.join(60)
