@@ -21,8 +21,8 @@ from bandanna.errors import BandannaError
 from bandanna.protocols.factory import make_mixer_encoding
 from bandanna.storage.database.base import open_database
 
-from .helper.parties import Users, give, helper, opened, receipt, streamed
 from .inside import Inside, a_task
+from .parties import Users, give, helper, opened, receipt, streamed
 from .simulated import case
 
 

@@ -1,7 +1,10 @@
-"""Real processes over loopback learn what the simulator learns, bit for bit: every trust model, mixers, databases."""
+"""Real processes over loopback learn what the simulator learns, bit for bit, and start and stop as one."""
 
 from __future__ import annotations
 
+import signal
+import socket
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +14,9 @@ import pytest
 
 import bandanna as bd
 from bandanna.deployment.client.load_simulation import HttpDeployment, SimulatedUsers
-from bandanna.deployment.processes import RunningDeployment, free_ports
-from bandanna.deployment.task.document import Task
+from bandanna.deployment.processes import RunningDeployment, check_loopback, free_ports, port_in_task, serve_all
+from bandanna.deployment.task.document import Secrets, Task
+from bandanna.errors import BandannaError, InvalidArgument
 from bandanna.policies.registry import make_encoding
 from bandanna.simulation.players.reference import ReferenceRun
 
@@ -109,3 +113,63 @@ def test_with_secure_noise_the_regret_agrees_in_law(tmp_path: Path) -> None:
     error = np.hypot(np.std(regrets) / np.sqrt(12), np.std(simulated_) / 20)
     assert abs(np.mean(regrets) - np.mean(simulated_)) < 3.3 * error
     assert isinstance(crowd.seed, ReferenceRun)
+
+
+@pytest.mark.usefixtures("_quick_roles")
+def test_a_long_poll_is_answered_when_the_analyzer_is_told_to_stop(tmp_path: Path) -> None:
+    policy = bd.LinTS(dim=2, horizon=40, batch=20, privacy=bd.central(epsilon=2.0, delta=1e-4))
+    task, _ = on_disk(policy, tmp_path, seed=None)
+    url, found = task.url("analyzer"), list[int]()
+
+    def wait() -> None:
+        asked = f"{url}/tasks/{task.id}/snapshot?after=5&wait=25"
+        found.append(httpx.get(asked, timeout=600, trust_env=False).status_code)
+
+    running, token = RunningDeployment(task, tmp_path), Secrets.read(tmp_path, "analyzer", task).token
+    try:
+        for role in ("registrar", "analyzer"):
+            running.start(role)
+            running.wait(role)
+        while httpx.get(f"{url}/tasks/{task.id}/snapshot", timeout=600, trust_env=False).status_code != 200:
+            pass  # the registrar has not cosigned it yet
+        waiting = threading.Thread(target=wait)
+        waiting.start()
+        while not _in_flight(url, token):
+            assert waiting.is_alive()  # its question lasts 25 seconds
+        running.processes["analyzer"].send_signal(signal.SIGTERM)
+        waiting.join()
+        assert running.processes["analyzer"].wait(timeout=600) == 0
+    finally:
+        running.stop()
+    assert found == [204]
+
+
+def _in_flight(url: str, token: str) -> bool:
+    """Whether the analyzer has the request, beside the one that asks."""
+    lines = httpx.get(f"{url}/metrics", headers={"authorization": f"Bearer {token}"}, trust_env=False).text.splitlines()
+    (flying,) = [
+        float(line.split()[-1]) for line in lines if "bandanna_requests_in_flight" in line and not line.startswith("#")
+    ]
+    return flying == 2
+
+
+def test_a_port_that_is_taken_is_said_before_anything_starts(tmp_path: Path) -> None:
+    policy = bd.LinTS(dim=2, horizon=64, batch=32, privacy=bd.shuffle(epsilon=4.0, delta=1e-4))
+    task, _ = on_disk(policy, tmp_path, mixers=1, seed=None)
+    said: list[str] = []
+    with socket.create_server(("127.0.0.1", port_in_task(task, "analyzer"))), pytest.raises(BandannaError) as refused:
+        serve_all(task, tmp_path, database=None, host="127.0.0.1", say=said.append)
+    assert f"the analyzer cannot listen on 127.0.0.1:{port_in_task(task, 'analyzer')}" in str(refused.value)
+    assert said == []
+    assert list(tmp_path.glob("*.db")) == []
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "192.168.0.1", "::", "example.org"])
+def test_plain_http_beyond_this_machine_needs_a_flag(host: str) -> None:
+    with pytest.raises(InvalidArgument, match="--plain-http"):
+        check_loopback("--host", host)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1", "127.8.8.8"])
+def test_plain_http_within_this_machine_needs_no_flag(host: str) -> None:
+    check_loopback("--host", host)

@@ -41,7 +41,7 @@ PLACES = {"analyzer": "analyzer.service", "shuffler": "shuffler"}
     ],
 )
 def test_pages_read_what_clients_need(role: str, mixers: int, allowed: set[str], tmp_path: Path) -> None:
-    """The registrar's answers are for the host's server alone: a page that could call it would need the host's token."""
+    """The registrar answers the host's server alone: a page that could call it would need the host's token."""
     names = ("registrar", "analyzer", "shuffler", "helper")[: 2 + mixers]
     urls = {name: f"http://127.0.0.1:{port}" for name, port in zip(names, free_ports(len(names)), strict=True)}
     policy = {"dim": 2, "horizon": 100, "batch": 50, "epsilon": 1.0, "delta": 1e-5}

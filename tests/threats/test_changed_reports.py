@@ -10,7 +10,7 @@ import pytest
 
 from bandanna.deployment.messages.report import FINAL, ZERO, TaggedReport, join_reports
 
-from ..deployment.collector.batches import SLOTS, Collecting, report, tagged
+from ..deployment.batches import SLOTS, Collecting, report, tagged
 
 
 def of(own: Collecting, number: int, **others: Any) -> TaggedReport:

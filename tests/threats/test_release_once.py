@@ -36,8 +36,7 @@ from bandanna.storage.database.base import open_database
 
 from ..client.town import Town as Devices
 from ..deployment.faults.machine import check_history, task_of
-from ..deployment.faults.test_disks import copied, rolled_back
-from ..deployment.faults.test_points import begun, finish, work
+from ..deployment.faults.test_faults import begun, copied, finish, rolled_back, work
 from ..deployment.faults.town import _SCRIPTS, Town
 from ..deployment.hostile.test_hostile_analyzer import Liar, shuffler_of
 from ..deployment.inside import Inside, shown, signed

@@ -27,9 +27,9 @@ from bandanna.deployment.messages.report import (
 )
 
 from ..client.town import Town as Devices
-from ..deployment.collector.batches import SLOTS, Collecting, proof, receipt, report
+from ..deployment.batches import SLOTS, Collecting, proof, receipt, report
 from ..deployment.faults.people import People
-from ..deployment.faults.test_points import begun, work
+from ..deployment.faults.test_faults import begun, work
 from ..deployment.faults.town import GRACE, Town
 
 

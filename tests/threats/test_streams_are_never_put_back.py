@@ -16,9 +16,9 @@ from bandanna.protocols.factory import make_mixer_encoding
 from bandanna.storage.database.base import open_database
 
 from ..deployment.faults.people import People
-from ..deployment.faults.test_points import begun, finish
+from ..deployment.faults.test_faults import begun, finish
 from ..deployment.faults.town import GRACE, Town
-from ..deployment.helper.parties import SCHEMA, Users, give, helper, receipt, streamed
+from ..deployment.parties import SCHEMA, Users, give, helper, receipt, streamed
 
 
 @pytest.mark.parametrize("answer", [{}, {"receipt": None}, {"receipt": {"outcome": "burned"}}, "signed burned"])

@@ -1,20 +1,24 @@
-"""An analyzer that is not to be trusted: what it can sign, and what devices and mixers do not take from it."""
+"""A dishonest analyzer, and devices that are faster than the shuffler."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+import threading
+from collections.abc import Callable, Iterator
 from functools import cache, partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import bandanna as bd
+from bandanna.deployment.client.load_simulation import HttpDeployment
 from bandanna.deployment.client.policy_device import CurrentPublication
 from bandanna.deployment.messages.canonical import digest, dumps, loads, sign, signing_key
 from bandanna.deployment.messages.publication import SignedPublication
 from bandanna.deployment.shuffler import Shuffler
-from bandanna.deployment.task.document import check_announced
+from bandanna.deployment.task.document import Task, check_announced
 from bandanna.errors import BandannaError
 from bandanna.protocols.factory import make_mixer_encoding
 
@@ -175,3 +179,53 @@ def test_a_shuffler_takes_no_state_of_another_kind(state: str, tmp_path: Path) -
     liar = Liar("shuffle", tmp_path)
     with pytest.raises(BandannaError):
         check_announced(liar.task, state, liar.inside.learner.now.batches)
+
+
+class Slow(ThreadingHTTPServer):
+    """A collector that says "early" twice."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Answering)
+        self.bodies: list[bytes] = []
+        threading.Thread(target=self.serve_forever, args=(0.05,), daemon=True).start()
+
+
+class Answering(BaseHTTPRequestHandler):
+    """One request."""
+
+    server: Slow
+
+    def do_POST(self) -> None:
+        self.server.bodies.append(self.rfile.read(int(self.headers["Content-Length"])))
+        early = len(self.server.bodies) < 3
+        said = {"results": [{"reason": "early", "error": ""}], "reason": "early"} if early else {"places": [4]}
+        content = json.dumps(said).encode()
+        self.send_response(409 if early else 201)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def collector() -> Iterator[Slow]:
+    slow = Slow()
+    yield slow
+    slow.shutdown()
+    slow.server_close()
+
+
+def test_what_is_too_early_is_sent_again(collector: Slow) -> None:
+    made, _ = a_task(bd.make("LinTS-LDP", dim=2, horizon=40, batch=10, epsilon=5.0, delta=1e-3), seed=None)
+    url = f"http://127.0.0.1:{collector.server_port}"
+    task = Task.made({**made.content, "urls": {"analyzer": url, "registrar": url}})
+    http = HttpDeployment(task, token="t")
+    assert http.upload([b"a record"])[0].place == 4
+    assert len(set(collector.bodies)) == 1  # the same bytes
+    assert (len(collector.bodies), http.retries) == (3, 2)
+    for each in http._calls.values():
+        each.close()

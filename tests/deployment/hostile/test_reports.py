@@ -1,7 +1,10 @@
-"""Requests of strangers: reports changed, replayed, forged and cut, while honest people fill batches."""
+"""Requests of strangers, refusals of late users, and floods: honest reports are counted as they were sent."""
 
 from __future__ import annotations
 
+import asyncio
+import time
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -15,16 +18,24 @@ from hypothesis import strategies as st
 import bandanna as bd
 from bandanna.deployment.client.load_simulation import SimulatedUsers
 from bandanna.deployment.collector import SCHEMA, Collector
-from bandanna.deployment.messages.canonical import COLLECTOR, HELPER, TicketKeys
+from bandanna.deployment.collector_worker import GroupCommit
+from bandanna.deployment.http.requests import RequestRefused
+from bandanna.deployment.messages.canonical import COLLECTOR, HELPER, TicketKeys, encode_base64url
 from bandanna.deployment.messages.report import (
     FINAL,
     HEADER,
     REASONS,
+    ZERO,
     ReportAnswer,
     TaggedReport,
+    Ticket,
     encode_verdicts,
     join_reports,
+    parse_answers,
+    ticket_from_plain,
 )
+from bandanna.deployment.registrar import SCHEMA as REGISTRAR_SCHEMA
+from bandanna.deployment.registrar import Registrar
 from bandanna.simulation.environments.linear import LinearContextual
 from bandanna.storage.database.base import open_database
 
@@ -225,3 +236,211 @@ def _shared() -> Inside:
     import tempfile
 
     return Inside(*_task("gaussian"), Path(tempfile.mkdtemp()))
+
+
+@cache
+def _shuffled_task() -> Any:
+    return a_task(bd.make("LinTS-SDP", dim=2, horizon=40, batch=10, epsilon=5.0, delta=1e-3), seed=None)
+
+
+class Registered(Inside):
+    """Tickets come from a registrar."""
+
+    def __init__(self, folder: Path, participations: int = 1) -> None:
+        made = _shuffled_task()
+        super().__init__(*made, folder)
+        rows = open_database(str(folder / "registrar.db"), role="registrar", schema=REGISTRAR_SCHEMA)
+        self.registrar = Registrar(
+            rows,
+            task=self.task.digest,
+            ticket_keys=self.keys,
+            secret=b"s" * 32,
+            participations=participations,
+        )
+
+    def wish(self, user: str, epoch: int, *refused: tuple[int, bytes, bytes]) -> Ticket | str:
+        asked = {
+            "user": user,
+            "epoch": epoch,
+            "refused": [[e, encode_base64url(s), encode_base64url(r)] for e, s, r in refused],
+        }
+        (given,) = self.registrar.tickets([asked])
+        if "refused" in given:
+            return str(given["refused"])
+        return ticket_from_plain(given)
+
+    def tickets(self, users: Any, epoch: int, refused: Any = ()) -> list[Ticket]:
+        made = [self.wish(user, epoch) for user in users]
+        assert all(isinstance(each, Ticket) for each in made)
+        return [each for each in made if isinstance(each, Ticket)]
+
+    def report(self, given: Ticket) -> ReportAnswer:
+        plan = next(each for each in self.learner.now.batches if each.epoch == given.epoch)
+        report = TaggedReport.make(
+            given.collector, plan.digest, slot=given.slot, epoch=given.epoch, round_=0, version=FINAL,
+            body=bytes(plan.rounds[0].size),
+        )  # fmt: skip
+        return self.upload([report.to_bytes()])[0]
+
+
+def fill(inside: Registered, epoch: int, first: int = 0, count: int = 10) -> None:
+    for number in range(first, first + count):
+        given = inside.wish(f"person {epoch} {number}", epoch)
+        assert isinstance(given, Ticket)
+        assert not inside.report(given).reason
+
+
+def late(inside: Registered) -> tuple[Ticket, ReportAnswer]:
+    given = inside.wish("late", 0)
+    assert isinstance(given, Ticket)
+    fill(inside, 0)
+    return given, inside.report(given)
+
+
+def test_a_refused_slot_is_another_one_in_the_next_batch_once(tmp_path: Path) -> None:
+    inside = Registered(tmp_path)
+    given, said = late(inside)
+    assert said.reason == "full"
+    assert inside.wish("late", 1) == "participations"  # without a refusal
+    proof = (0, given.slot, said.refusal)
+    second = inside.wish("late", 1, proof)
+    assert isinstance(second, Ticket)
+    assert second.slot != given.slot
+    assert not inside.report(second).reason  # used
+    assert inside.wish("late", 2, proof) == "participations"  # the same refusal again
+    assert inside.wish("late", 2, (1, second.slot, said.refusal)) == "proof"  # another slot's
+    assert inside.wish("late", 2, proof, proof) == "participations"
+    assert inside.wish("late", 1, proof) == second  # asked again: the same ticket, not another
+
+
+def test_a_slot_that_was_refused_is_never_taken(tmp_path: Path) -> None:
+    inside = Registered(tmp_path)
+    given, _ = late(inside)
+    inside.pump()  # the batch is learned from, and over
+    said = _again(inside, given)
+    assert (said.reason, len(said.refusal)) == ("closed", 16)
+    used = inside.registrar.tickets([{"user": "person 0 3", "epoch": 0}])[0]
+    taken = _again(inside, ticket_from_plain(used))
+    assert (taken.reason, taken.refusal) == ("closed", b"")  # whose slot was used gets none
+
+
+def _again(inside: Registered, given: Ticket) -> ReportAnswer:
+    plan = inside.collector._used[0]
+    report = TaggedReport.make(given.collector, plan, slot=given.slot, epoch=0, round_=0, version=FINAL, body=bytes(4))
+    (verdicts,) = inside.collector.accept([join_reports([report.to_bytes()])])
+    return parse_answers(*encode_verdicts(verdicts), 1)[0]
+
+
+def test_another_persons_refusal_is_worth_nothing(tmp_path: Path) -> None:
+    inside = Registered(tmp_path)
+    given, said = late(inside)
+    assert inside.wish("person 0 0", 1, (0, given.slot, said.refusal)) == "participations"
+    assert isinstance(inside.wish("late", 1, (0, given.slot, said.refusal)), Ticket)
+
+
+@pytest.mark.parametrize("participations", [1, 2, 3])
+def test_nobody_takes_part_more_often(participations: int, tmp_path: Path) -> None:
+    inside = Registered(tmp_path, participations)
+    kept, proofs = 0, []
+    for epoch in range(4):
+        eager = [inside.wish("eager", each, *proofs) for each in range(epoch, epoch + 3)]
+        for ticket in eager:
+            if isinstance(ticket, Ticket) and ticket.epoch == epoch:
+                said = inside.report(ticket)
+                kept += not said.reason
+                if said.refusal:
+                    proofs.append((epoch, given.slot, said.refusal))
+        left = 10 - inside.collector.progress()["slots"]
+        if epoch < 3:
+            fill(inside, epoch, count=left)
+            inside.pump()
+    assert 0 < kept <= participations
+
+
+def test_a_crowd_with_a_registrar_learns(tmp_path: Path) -> None:
+    inside = Registered(tmp_path)
+    account = SimulatedUsers(
+        inside.task, inside, LinearContextual(dim=2, n_arms=3), rounds=20, concurrency=1, wait=0.3
+    ).run()
+    assert (account.users, account.refused) == (20, {})
+
+
+def test_a_flood_is_sent_away_and_the_rest_is_done() -> None:
+    groups: list[int] = []
+
+    def commit(items: Sequence[int]) -> list[int]:
+        time.sleep(0.01)
+        groups.append(len(items))
+        return [2 * item for item in items]
+
+    async def flood() -> list[Any]:
+        commits = GroupCommit(commit, most=5, waiting=20)
+        return await asyncio.gather(*(commits.submit(item) for item in range(100)), return_exceptions=True)
+
+    said = asyncio.run(flood())
+    refused = [each for each in said if isinstance(each, RequestRefused)]
+    assert {(each.status, each.reason, each.retry_after) for each in refused} == {(503, "busy", 1.0)}
+    assert [each for each in said if not isinstance(each, RequestRefused)] == [2 * n for n in range(100 - len(refused))]
+    assert 20 <= 100 - len(refused) <= 25
+    assert max(groups) <= 5
+
+
+def test_a_failure_of_one_group_is_the_next_ones_beginning() -> None:
+    failing = [True]
+
+    def commit(items: Sequence[int]) -> list[int]:
+        if failing:
+            failing.clear()
+            raise OSError
+        return list(items)
+
+    async def twice() -> tuple[Any, Any]:
+        commits = GroupCommit(commit)
+        first = await asyncio.gather(commits.submit(1), return_exceptions=True)
+        return first[0], await commits.submit(2)
+
+    first, second = asyncio.run(twice())
+    assert isinstance(first, OSError)
+    assert second == 2
+
+
+@cache
+def _timed_task() -> Any:
+    policy = bd.make("LinTS-SDP", dim=2, horizon=40, batch=10, epsilon=5.0, delta=1e-3)
+    return a_task(policy, seed=None, grace=60.0, close="grace")
+
+
+@pytest.mark.parametrize("jump", [-1e9, -100.0, 0.0, 1e9])
+def test_a_clock_that_jumps_moves_only_the_closing(jump: float, tmp_path: Path) -> None:
+    inside, now = Inside(*_timed_task(), tmp_path), [1000.0]
+    rows = open_database(str(tmp_path / "own.db"), role="shuffler", schema=SCHEMA)
+    parts: dict[str, Any] = {
+        "task_id": inside.task.id, "task": inside.task.digest, "key": inside.keys[COLLECTOR], "grace": 60.0,
+        "clock": lambda: now[0],
+    }  # fmt: skip
+    collector = Collector(rows, **parts)
+    collector.plan(inside.learner.now.batches, inside.learner.running)
+    batch = inside.learner.now.batches[0]
+    size = batch.rounds[0].size
+
+    def send(given: Any, version: int) -> None:
+        parts: dict[str, Any] = {"slot": given.slot, "epoch": 0, "round_": 0, "body": bytes(size)}
+        report = TaggedReport.make(given.collector, batch.digest, version=version, **parts)
+        (verdicts,) = collector.accept([join_reports([report.to_bytes()])])
+        assert not verdicts[0].reason
+
+    people = inside.tickets(range(10), 0)
+    for ticket in people[:9]:
+        send(ticket, ZERO)
+    now[0] += jump
+    assert not collector.close_due()  # whatever the clock says, nine are not ten
+    send(people[9], ZERO)
+    assert collector.closes_at == now[0] + 60
+    now[0] += 59
+    assert not collector.close_due()
+    send(people[0], FINAL)
+    again = Collector(rows, **parts)  # begun anew, it knows when it was
+    assert again.closes_at == collector.closes_at
+    now[0] += 2
+    assert collector.close_due()
+    assert not collector.close_due()

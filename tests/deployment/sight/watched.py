@@ -1,20 +1,24 @@
-"""A real deployment, every role a process behind a recording proxy; and all that can be known of what each has."""
+"""A real deployment, every role a process behind a recording proxy, and a search in all that each role has."""
 
 from __future__ import annotations
 
+import base64
 import json
 import secrets
+import socket
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import httpx
+import numpy as np
 
 from bandanna.deployment.client.load_simulation import HttpDeployment, SimulatedUsers, SimulationTotals
 from bandanna.deployment.messages.batch_plan import Batch
@@ -25,7 +29,105 @@ from bandanna.deployment.task.document import Secrets, Task
 from bandanna.simulation.environments.linear import LinearContextual
 
 from ...nursery import Child, nursery
-from .taps import Tap
+
+SOURCE = "127.77.5."  # where requests seem to come from: an address that nothing else has
+
+
+@dataclass
+class Connection:
+    """What one peer has sent, and what it was answered."""
+
+    sent: bytearray = field(default_factory=bytearray)
+    answered: bytearray = field(default_factory=bytearray)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    ended: int = 0
+
+
+class Tap:
+    """Listens where the task says that a role is, and passes on to where it is."""
+
+    def __init__(self, number: int) -> None:
+        self._source = f"{SOURCE}{number}"
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listening.getsockname()[1]
+        self.target = 0
+        self.connections: list[Connection] = []
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    @property
+    def received(self) -> bytes:
+        return b"\n".join(bytes(each.sent) for each in self.connections)
+
+    def answers_to(self, mark: bytes) -> bytes:
+        """What the role has answered on connections on which this was sent."""
+        return b"\n".join(bytes(each.answered) for each in self.connections if mark in each.sent)
+
+    def close(self) -> None:
+        self._listening.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                peer, _ = self._listening.accept()
+            except OSError:
+                return
+            try:
+                role = socket.create_connection(
+                    ("127.0.0.1", self.target), timeout=600, source_address=(self._source, 0)
+                )
+            except OSError:
+                peer.close()  # it is not there yet
+                continue
+            held = Connection()
+            self.connections.append(held)
+            for one, other, kept in ((peer, role, held.sent), (role, peer, held.answered)):
+                threading.Thread(target=_pass, args=(one, other, kept, held), daemon=True).start()
+
+
+def _pass(one: socket.socket, other: socket.socket, kept: bytearray, held: Connection) -> None:
+    """Until one side ends; the last of both directions closes."""
+    with suppress(OSError):
+        while piece := one.recv(1 << 16):
+            kept += piece
+            other.sendall(piece)
+    with suppress(OSError):
+        other.shutdown(socket.SHUT_WR)
+    with held.lock:
+        held.ended += 1
+        if held.ended == 2:
+            one.close()
+            other.close()
+
+
+def traces(value: bytes) -> set[bytes]:
+    found = {value, value.hex().encode(), value.hex().upper().encode()}
+    for shift in range(3):  # inside something longer, base64 begins anywhere
+        padded = base64.b64encode(bytes(shift) + value)
+        inner = padded[-(-8 * shift // 6) :] if shift else padded
+        whole = (len(value) + shift) * 8 // 6 - (-(-8 * shift // 6))  # characters that depend on the value alone
+        for text in (inner[:whole], inner[:whole].replace(b"+", b"-").replace(b"/", b"_")):
+            if len(text) >= 8:
+                found.add(text)
+    return found
+
+
+def numbers(row: Any) -> set[bytes]:
+    """Integers as they might be written: as texts, and as the types of the wire."""
+    listed = [int(each) for each in row]
+    found = {sign.join(map(str, listed)).encode() for sign in (",", ", ", " ")}
+    for dtype in ("<u4", "<u8", ">u4", ">u8"):
+        found |= traces(np.array(listed, dtype=np.int64).astype(dtype).tobytes())
+    return found
+
+
+def seen(values: Iterable[bytes], where: bytes) -> int:
+    """How many of these values can be found there, in any form."""
+    return sum(any(trace in where for trace in traces(value)) for value in values)
+
+
+def seen_numbers(rows: Iterable[Any], where: bytes) -> int:
+    return sum(any(trace in where for trace in numbers(row)) for row in rows)
+
 
 ROLES = ("registrar", "analyzer", "shuffler", "helper")
 

@@ -32,7 +32,7 @@ from bandanna.errors import BandannaError, Unreadable
 from bandanna.protocols.factory import make_mixer_encoding
 from bandanna.storage.database.base import Database, StorageError
 
-from ...postgres import postgres_url  # noqa: F401  # a fixture
+from ..postgres import postgres_url  # noqa: F401  # a fixture
 from .parties import (
     ANALYZER,
     KEY,
@@ -117,7 +117,7 @@ def test_streams_continue_across_batches_and_restarts(url: str) -> None:
 
 
 def test_neither_sum_is_near_the_totals(file: Database) -> None:
-    """Uniform modulo 2^64: a number is below 2^40 with probability 2^-23; 11 of them, twice: a false alarm in 380,000."""
+    """Of 22 uniform numbers modulo 2^64, one is below 2^40 with probability 22 / 2^23: a false alarm in 380,000."""
     users = Users(plain())
     _, share = give(helper(file), users)
     for alone in (views(share), mixed_by_one(users.batch, 0, users.shares(0), {})):

@@ -1,24 +1,72 @@
-"""Every verdict of a collector, and what it knows after a restart."""
+"""Every verdict of a collector on both databases, what it knows after a restart, and group commit."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+import json
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from bandanna.deployment.collector import Collector
+from bandanna.deployment.collector_worker import GroupCommit
+from bandanna.deployment.http.requests import RequestRefused
 from bandanna.deployment.messages.batch_plan import Round
-from bandanna.deployment.messages.canonical import loads
-from bandanna.deployment.messages.report import FINAL, ZERO, ReportVerdict, TaggedReport, join_reports
+from bandanna.deployment.messages.canonical import encode_base64url, loads
+from bandanna.deployment.messages.report import (
+    FINAL,
+    MALFORMED,
+    REASONS,
+    ZERO,
+    ReportVerdict,
+    TaggedReport,
+    encode_verdicts,
+    join_reports,
+)
 from bandanna.errors import BandannaError
 from bandanna.storage.database.base import StorageError
 
-from ...postgres import server
+from ..postgres import server
 from .batches import KEY, SLOTS, TASK, Collecting, proof, receipt, report, slot, tagged
 
 Made = Callable[..., Collecting]
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def collecting(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Made]:
+    made: list[Collecting] = []
+
+    def make(**how: Any) -> Collecting:
+        url = str(tmp_path / "rows.db") if request.param == "sqlite" else server().fresh()
+        made.append(Collecting(url, **how))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.database.close()
+
+
+def test_places_of_what_is_kept() -> None:
+    assert encode_verdicts([ReportVerdict(3), ReportVerdict(0), ReportVerdict(12)]) == (201, b'{"places":[3,0,12]}')
+
+
+def test_a_malformed_request_is_answered_400() -> None:
+    status, content = encode_verdicts([MALFORMED])
+    assert (status, json.loads(content)["reason"]) == (400, "malformed")
+
+
+@pytest.mark.parametrize("reason", [each for each in REASONS if each != "malformed"])
+def test_every_reason_is_told_beside_what_is_kept(reason: str) -> None:
+    status, content = encode_verdicts([ReportVerdict(5), ReportVerdict(reason=reason, refusal=b"proof")])
+    own = reason in ("length", "range", "copy", "ticket", "incomplete")
+    assert status == (422 if own else 409)
+    told = {"reason": reason, "error": REASONS[reason], "refusal": encode_base64url(b"proof")}
+    assert json.loads(content) == {"reason": reason, "results": [{"place": 5}, told]}
 
 
 def reasons(verdicts: list[ReportVerdict]) -> list[str]:
@@ -366,3 +414,85 @@ def test_a_sealed_report_counts_for_one_slot(collecting: Made) -> None:
     for number, body in ((6, one), (5, same), (6, b"2" * 40), (1, b"3" * 40)):
         assert reasons(own.send(sealed(number, body))) == ["copy"]
     assert reasons(own.send(sealed(1, one), sealed(4, b"2" * 40), sealed(6, b"4" * 40))) == ["", "", ""]
+
+
+class Writing:
+    """Doubles numbers, when it is let."""
+
+    def __init__(self) -> None:
+        self.groups: list[list[int]] = []
+        self.free = threading.Event()
+
+    def __call__(self, items: Sequence[int]) -> list[int]:
+        self.groups.append(list(items))
+        assert self.free.wait(600)
+        if min(items) < 0:
+            raise BandannaError("no")
+        return [2 * item for item in items]
+
+
+async def begun(writing: Writing, commits: GroupCommit[int, int], count: int) -> list[asyncio.Task[int]]:
+    tasks = [asyncio.create_task(commits.submit(0))]
+    while not writing.groups:
+        await asyncio.sleep(0.001)
+    tasks += [asyncio.create_task(commits.submit(item)) for item in range(1, count)]
+    await asyncio.sleep(0)
+    return tasks
+
+
+def test_who_comes_during_a_transaction_shares_the_next() -> None:
+
+    async def run() -> list[int]:
+        commits = GroupCommit[int, int](writing, most=4)
+        tasks = await begun(writing, commits, 10)
+        writing.free.set()
+        return await asyncio.gather(*tasks)
+
+    writing = Writing()
+    assert asyncio.run(run()) == [2 * item for item in range(10)]
+    assert writing.groups == [[0], [1, 2, 3, 4], [5, 6, 7, 8], [9]]
+
+
+def test_who_finds_too_many_waiting_is_sent_away() -> None:
+
+    async def run() -> list[int]:
+        commits = GroupCommit[int, int](writing, waiting=3)
+        tasks = await begun(writing, commits, 4)
+        with pytest.raises(RequestRefused, match="busy"):
+            await commits.submit(9)
+        writing.free.set()
+        return await asyncio.gather(*tasks)
+
+    writing = Writing()
+    assert asyncio.run(run()) == [0, 2, 4, 6]
+
+
+def test_a_failed_transaction_fails_for_those_in_it_only() -> None:
+
+    async def run() -> list[int | BaseException]:
+        commits = GroupCommit[int, int](writing, most=2)
+        tasks = await begun(writing, commits, 1)
+        tasks += [asyncio.create_task(commits.submit(item)) for item in (-1, 2, 3)]
+        await asyncio.sleep(0)
+        writing.free.set()
+        return await asyncio.gather(*tasks, return_exceptions=True)
+
+    writing = Writing()
+    told = asyncio.run(run())
+    assert [told[0], told[3]] == [0, 6]
+    assert all(isinstance(each, BandannaError) for each in told[1:3])
+
+
+def test_a_transaction_is_written_even_if_nobody_waits_for_it_any_more() -> None:
+
+    async def run() -> int:
+        commits = GroupCommit[int, int](writing)
+        tasks = await begun(writing, commits, 3)
+        tasks[0].cancel()
+        tasks[1].cancel()
+        writing.free.set()
+        return await tasks[2]
+
+    writing = Writing()
+    assert asyncio.run(run()) == 4
+    assert writing.groups == [[0], [1, 2]]

@@ -1,13 +1,17 @@
-"""Tickets against a model, on SQLite and PostgreSQL: whatever hosts ask and whatever users bring along."""
+"""The registrar: publications that it cosigns, tickets against a model, and its service over loopback."""
 
 from __future__ import annotations
 
 import hashlib
+import json
+import signal
 import tempfile
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -16,19 +20,78 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from bandanna.deployment.messages.canonical import (
     COLLECTOR,
     HELPER,
+    TicketKeys,
     decode_base64url,
+    dumps,
     encode_base64url,
     encode_label,
     mac,
     prove_unused,
+    sign,
+    signing_key,
 )
-from bandanna.deployment.messages.canonical import TicketKeys as Keys
-from bandanna.deployment.registrar import SCHEMA, Registrar
+from bandanna.deployment.messages.publication import PublicationPin, is_cosigned
+from bandanna.deployment.registrar import SCHEMA, Notary, Registrar
+from bandanna.deployment.task.document import Secrets, Task
 from bandanna.errors import BandannaError, InvalidArgument
 from bandanna.storage.database.base import Database, open_database
 
-from ...drawn import examples
-from ...postgres import postgres_url  # noqa: F401  # a fixture
+from ..drawn import examples
+from ..postgres import postgres_url  # noqa: F401  # a fixture
+from .served import Served, written
+
+TASK_ID, (PRIVATE, PUBLIC), (OWN, KNOWN) = "the-task", signing_key(), signing_key()
+
+
+def notary(db: Database) -> Notary:
+    return Notary(db, task=TASK_ID, analyzer_key=PUBLIC, sign=partial(sign, OWN, TASK_ID))
+
+
+def told(number: int, chain: str, previous: str = "", *, private: str = PRIVATE, **others: Any) -> dict[str, Any]:
+    document = {"number": number, "previous": previous, "chain": chain, "epoch": number, **others}
+    return {**document, "signature": sign(private, TASK_ID, "witness", dumps(document))}
+
+
+def test_of_every_number_one_publication_is_cosigned(db: Database) -> None:
+    one = notary(db)
+    assert one.newest() is None
+    status, first = one.witness(told(0, "a"))
+    assert status == 201
+    assert is_cosigned(PublicationPin(0, "a"), first["cosignature"], task_id=TASK_ID, key=KNOWN)
+    assert one.witness(told(0, "a")) == notary(db).witness(told(0, "a")) == (200, first)
+    assert one.witness(told(0, "b")) == (409, {"witness": told(0, "a")})
+    assert one.witness(told(1, "b", "a"))[0] == 201
+    standing = (409, {"witness": told(1, "b", "a")})
+    assert one.witness(told(0, "a")) == standing  # whoever tells of an older one lags behind
+    assert one.witness(told(1, "c", "a")) == standing
+    assert one.witness(told(2, "c", "a")) == standing  # it does not follow upon the newest
+    assert one.witness(told(2, "c", "b", epoch=0)) == standing
+    shown = {name: value for name, value in told(1, "b", "a").items() if name != "signature"}
+    assert one.newest() == {**shown, "cosignature": one.witness(told(1, "b", "a"))[1]["cosignature"]}
+
+
+def test_a_notary_that_lacks_publications_cosigns_none(db: Database) -> None:
+    one = notary(db)
+    one.witness(told(0, "a"))
+    for number, chain, previous in ((2, "c", "b"), (1, "b", "a"), (2, "c", "b")):
+        assert one.witness(told(number, chain, previous)) == (409, {})
+        assert one.behind
+    assert one.newest()["number"] == 0  # type: ignore[index]
+
+
+def test_a_notary_accepts_only_the_analyzers_signature(db: Database) -> None:
+    one = notary(db)
+    assert one.witness(told(0, "a", private=signing_key()[0])) == (403, {})
+    assert one.witness({**told(0, "a"), "chain": "b"}) == (403, {})
+    other = {name: value for name, value in told(9, "a").items() if name != "signature"}
+    assert one.witness({**other, "signature": sign(PRIVATE, TASK_ID, "publication", dumps(other))}) == (403, {})
+    assert not one.behind
+    odd = [None, {}, [], {"number": 4}, told(-1, "a"), told(0, ""), {**told(0, "a"), "more": 1}, told(2**40, "a")]
+    for document in [*odd, told(0, "a", "x" * 101), told(0, "x" * 101), told(True, "a"), told(0, "\u00e9")]:  # type: ignore[arg-type]
+        with pytest.raises(BandannaError):
+            one.witness(document)
+    assert one.newest() is None
+
 
 TASK, KEY, OTHER, SECRET = bytes(range(32)), b"k" * 32, b"h" * 32, b"s" * 32
 
@@ -67,8 +130,8 @@ def test_a_ticket_is_given_once_and_again_when_the_answer_was_lost(db: Database)
     first, again, other = registrar(db).tickets([wish("ada", 1), wish("ada", 1), wish("bob", 1)])
     assert first == again != other
     slot = decode_base64url(first["slot"], 16)
-    assert decode_base64url(first["collector"]) == Keys(KEY, TASK, COLLECTOR).key(1, slot)
-    assert decode_base64url(first["helper"]) == Keys(OTHER, TASK, HELPER).key(1, slot)
+    assert decode_base64url(first["collector"]) == TicketKeys(KEY, TASK, COLLECTOR).key(1, slot)
+    assert decode_base64url(first["helper"]) == TicketKeys(OTHER, TASK, HELPER).key(1, slot)
     assert registrar(db).tickets([wish("ada", 1)]) == [first]  # after a restart, too
     assert registrar(db).tickets([wish("ada", 2)]) == [{"refused": "participations"}]
 
@@ -89,7 +152,7 @@ def test_what_nobody_has_refused_gives_nothing_back(db: Database) -> None:
     ada, bob = (decode_base64url(each["slot"]) for each in one.tickets([wish("ada", 1), wish("bob", 1)]))
     for forged in (
         proof(1, ada, b"x" * 32),
-        [1, encode_base64url(ada), encode_base64url(Keys(KEY, TASK, COLLECTOR).key(1, ada))],
+        [1, encode_base64url(ada), encode_base64url(TicketKeys(KEY, TASK, COLLECTOR).key(1, ada))],
         [1, 2, 3],
         [1],
         7,
@@ -214,7 +277,7 @@ class Tickets(RuleBasedStateMachine):
             return
         slot = decode_base64url(answer["slot"])
         assert self.seen.setdefault(slot, (request["user"], epoch)) == (request["user"], epoch)
-        assert decode_base64url(answer["collector"]) == Keys(KEY, TASK, COLLECTOR).key(epoch, slot)
+        assert decode_base64url(answer["collector"]) == TicketKeys(KEY, TASK, COLLECTOR).key(epoch, slot)
         held[epoch] = slot
 
     @invariant()
@@ -233,3 +296,130 @@ class Tickets(RuleBasedStateMachine):
 
 def test_tickets_agree_with_a_model_in_any_order_of_requests_and_restarts() -> None:
     run_state_machine_as_test(Tickets, settings=settings(examples(15, full=40), stateful_step_count=15))
+
+
+HOST = {"Authorization": "Bearer the token of the registrar"}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("task")
+    written(
+        made,
+        "UCB1",
+        mixers=0,
+        urls={"analyzer": "http://127.0.0.1:1", "registrar": "http://127.0.0.1"},
+        n_arms=3,
+        horizon=400,
+    )
+    return made
+
+
+@pytest.fixture
+def task(folder: Path) -> Task:
+    return Task.read(folder)
+
+
+@pytest.fixture(scope="module")
+def served(folder: Path) -> Iterator[Served]:
+    process = Served(folder, "registrar", str(folder / "r.db"))
+    yield process
+    process.stop()
+
+
+def ask(served: Served, task: Task, *wishes: dict[str, Any], headers: Any = HOST) -> httpx.Response:
+    return served.client.post(f"/tasks/{task.id}/tickets", json={"tickets": list(wishes)}, headers=headers)
+
+
+def test_a_host_gets_tickets_and_exchanges_a_refused_one_over_http(served: Served, folder: Path, task: Task) -> None:
+    answer = ask(served, task, {"user": "ada", "epoch": 0}, {"user": "ada", "epoch": 9})
+    given, late = answer.json()["tickets"]
+    slot = decode_base64url(given["slot"], 16)
+    assert (answer.status_code, late) == (200, {"refused": "epoch"})
+    key = Secrets.read(folder, "analyzer", task).ticket_key(task, COLLECTOR)  # which agrees with the registrar's
+    assert decode_base64url(given["collector"]) == TicketKeys(key, task.digest, COLLECTOR).key(0, slot)
+    assert ask(served, task, {"user": "ada", "epoch": 1}).status_code == 429
+    assert ask(served, task, {"user": "", "epoch": 1}).status_code == 409
+    proof = [0, encode_base64url(slot), encode_base64url(prove_unused(key, task.digest, 0, slot))]
+    moved = ask(served, task, {"user": "ada", "epoch": 1, "refused": [proof]})
+    assert (moved.status_code, moved.json()["tickets"][0]["epoch"]) == (200, 1)
+    text = served.client.get("/metrics", headers=HOST).text
+    assert 'bandanna_tickets_refused_total{reason="participations"} 1' in text
+    assert served.client.get("/status", headers=HOST).json()["tickets"] == 1
+
+
+def test_without_the_token_nobody_gets_a_ticket(served: Served, task: Task) -> None:
+    wish = {"user": "eve", "epoch": 0}
+    before = tickets_given(served)
+    for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "Basic the token of the registrar"}):
+        assert ask(served, task, wish, headers=headers).status_code == 401
+    for body in (
+        b"",
+        b"{",
+        b"[]",
+        b"{}",
+        b'{"tickets": 3}',
+        b'{"tickets": []}',
+        b'{"tickets": [], "more": 1}',
+        b"\xff",
+    ):
+        path = f"/tasks/{task.id}/tickets"
+        assert served.client.post(path, content=body, headers=HOST).status_code == 400, body
+    assert ask(served, task, *([wish] * 1001)).status_code == 400
+    assert served.client.post("/tasks/other/tickets", json={"tickets": [wish]}, headers=HOST).status_code == 404
+    assert served.client.get("/status").status_code == 401
+    assert tickets_given(served) == before
+
+
+def tickets_given(served: Served) -> str:
+    return next(
+        line
+        for line in served.client.get("/metrics", headers=HOST).text.splitlines()
+        if line.startswith("bandanna_tickets_total")
+    )
+
+
+def test_the_newest_witness_is_answered_to_an_analyzer_that_went_back(served: Served, folder: Path, task: Task) -> None:
+    private = Secrets.read(folder, "analyzer", task).sign
+    path = f"/tasks/{task.id}/witness"
+    assert served.client.get(path).status_code == 404
+
+    def put(number: int, chain: str, key: str = private, previous: str = "") -> httpx.Response:
+        document = {"number": number, "previous": previous, "chain": chain, "epoch": number}
+        return served.client.put(path, json={**document, "signature": sign(key, task.id, "witness", dumps(document))})
+
+    new, again = put(0, "a"), put(0, "a")
+    assert (new.status_code, again.status_code) == (201, 200)
+    assert new.json() == again.json()
+    pin, key = PublicationPin(0, "a"), task.key("registrar")
+    assert is_cosigned(pin, new.json()["cosignature"], task_id=task.id, key=key)
+    assert put(1, "b", previous="a").status_code == 201
+    assert put(1, "c", previous="a").status_code == put(0, "a").status_code == 409
+    assert put(0, "a").json()["witness"]["chain"] == "b"
+    assert put(2, "c", Secrets.read(folder, "shuffler", task).sign, previous="b").status_code == 403
+    for body in (b"", b"[]", b"7", b'{"number": 3}', b'{"number": "3", "chain": "c"}'):
+        assert served.client.put(path, content=body).status_code == 400
+    assert served.client.get(path).json()["number"] == 1
+
+
+def test_nothing_that_was_answered_is_lost_by_a_kill(folder: Path, task: Task, tmp_path: Path) -> None:
+    url = str(tmp_path / "r.db")
+    first = Served(folder, "registrar", url)
+    given = ask(first, task, *({"user": f"u{i}", "epoch": 0} for i in range(50))).json()
+    beside = open_database(url, role="registrar", schema=SCHEMA)
+    with pytest.raises(BandannaError, match="another process"):
+        beside.claim()
+    beside.close()
+    first.stop(signal.SIGKILL)
+    second = Served(folder, "registrar", url)
+    assert ask(second, task, *({"user": f"u{i}", "epoch": 0} for i in range(50))).json() == given
+    assert second.stop() == 0
+
+
+def test_no_person_is_in_the_log(served: Served, task: Task) -> None:
+    given = ask(served, task, {"user": "ada.lovelace", "epoch": 0}).json()["tickets"][0]
+    ask(served, task, {"user": "ada.lovelace", "epoch": 1})
+    served.client.put(f"/tasks/{task.id}/witness", content=b"ada.lovelace")
+    said = json.dumps(registrar.lines())
+    assert "serving" in said
+    assert not any(word in said for word in ("lovelace", given["slot"], given["collector"], "127.0.0.1"))
