@@ -59,8 +59,5 @@ def simulated(policy: Policy[Any], env: Any, rounds: int) -> Simulated:
     seed.assigned = lambda episode, users: noted(assigned(episode, users))  # type: ignore[method-assign]
     seed.run(rounds)
     return Simulated(
-        state=make_encoding().dumps(seed.state),
-        actions=actions,
-        regret=float(tally.total[0]),
-        releases=seed.releases,
+        state=make_encoding().dumps(seed.state), actions=actions, regret=float(tally.total[0]), releases=seed.releases
     )

@@ -96,8 +96,7 @@ def test_values_that_could_not_be_read_are_refused(value: object) -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
-    ['{"kind": "os.system", "fields": {}}', '{"else": 1}', '{"array": "|O", "shape": [1], "data": ""}', "{"],
+    "text", ['{"kind": "os.system", "fields": {}}', '{"else": 1}', '{"array": "|O", "shape": [1], "data": ""}', "{"]
 )
 def test_texts_with_unknown_values_are_refused(text: str) -> None:
     with pytest.raises((ValueError, LookupError, TypeError)):

@@ -137,11 +137,7 @@ def make_registrar(task: Task, secrets: Secrets) -> dict[str, Any]:
 
 def make_notary(task: Task, secrets: Secrets) -> dict[str, Any]:
     """Return the arguments of a task's `Notary`."""
-    return {
-        "task": task.id,
-        "analyzer_key": task.key("analyzer"),
-        "sign": partial(sign, secrets.sign, task.id),
-    }
+    return {"task": task.id, "analyzer_key": task.key("analyzer"), "sign": partial(sign, secrets.sign, task.id)}
 
 
 def build_registrar(

@@ -251,11 +251,7 @@ class Registered(Inside):
         super().__init__(*made, folder)
         rows = open_database(str(folder / "registrar.db"), role="registrar", schema=REGISTRAR_SCHEMA)
         self.registrar = Registrar(
-            rows,
-            task=self.task.digest,
-            ticket_keys=self.keys,
-            secret=b"s" * 32,
-            participations=participations,
+            rows, task=self.task.digest, ticket_keys=self.keys, secret=b"s" * 32, participations=participations
         )
 
     def wish(self, user: str, epoch: int, *refused: tuple[int, bytes, bytes]) -> Ticket | str:

@@ -110,11 +110,7 @@ class _RoleServer(uvicorn.Server):
     """A uvicorn server that returns after a signal and ends slow connections."""
 
     def __init__(
-        self,
-        config: uvicorn.Config,
-        log: EventLog,
-        ready: Callable[[int], None] | None,
-        app: Application | None,
+        self, config: uvicorn.Config, log: EventLog, ready: Callable[[int], None] | None, app: Application | None
     ) -> None:
         super().__init__(config)
         self._log = log
