@@ -55,7 +55,7 @@ def test_an_unknown_argument_lists_those_that_exist() -> None:
     error = UnknownArgument("seeds", 3, "simulate", "n_seeds, seed", "Did you mean 'n_seeds'?")
     again = pickle.loads(pickle.dumps(error))
     for each in (error, again, error.rename("seeds")):
-        assert str(each) == "simulate has no argument 'seeds'. Did you mean 'n_seeds'? It takes n_seeds, seed"
+        assert str(each) == "seeds is not an argument of simulate. Did you mean 'n_seeds'? It takes n_seeds, seed"
         assert isinstance(each, UnknownArgument)
 
 

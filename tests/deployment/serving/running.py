@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from prometheus_client.parser import text_string_to_metric_families
 
 from ...nursery import nursery
 
@@ -121,3 +122,15 @@ def running(folder: Path, **settings: Any) -> Iterator[Running]:
         yield server
     finally:
         server.stop()
+
+
+Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
+
+
+def parse_metrics(text: str) -> tuple[dict[str, str], Samples]:
+    """Return types by the name of a family, and values by name and labels, each once."""
+    families = list(text_string_to_metric_families(text))
+    samples = [sample for family in families for sample in family.samples]
+    values = {(sample.name, frozenset(sample.labels.items())): sample.value for sample in samples}
+    assert len(values) == len(samples)
+    return {family.name: family.type for family in families}, values

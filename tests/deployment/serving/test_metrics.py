@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import math
-from io import StringIO
 
 import pytest
 from hypothesis import given
@@ -16,7 +15,7 @@ import bandanna
 from bandanna.deployment.http.metrics import FORBIDDEN_KEYS, OTHER, EventLog, RequestMetrics
 from bandanna.deployment.http.requests import ProgramError, RequestRefused, RouteTarget
 
-from .prometheus import Samples, parse
+from .running import Samples, parse_metrics
 
 
 def test_a_line_is_json_with_time_level_role_version_task_event_and_facts() -> None:
@@ -84,16 +83,16 @@ REPORTS = RouteTarget(method="POST", template="/tasks/{task}/reports", handle=_a
 
 def make_metrics() -> RequestMetrics:
     """Metrics of a role in a registry of their own."""
-    return RequestMetrics(role="example", metrics=CollectorRegistry(), log=EventLog("example", stream=StringIO()))
+    return RequestMetrics(role="example", metrics=CollectorRegistry(), log=EventLog("example", stream=io.StringIO()))
 
 
 def read(metrics: RequestMetrics) -> Samples:
-    types, samples = parse(metrics.text().decode())
+    types, samples = parse_metrics(metrics.text().decode())
     assert types == {
-        "bandanna_requests_total": "counter",
+        "bandanna_requests": "counter",
         "bandanna_request_duration_seconds": "histogram",
-        "bandanna_refusals_total": "counter",
-        "bandanna_received_bytes_total": "counter",
+        "bandanna_refusals": "counter",
+        "bandanna_received_bytes": "counter",
         "bandanna_requests_in_flight": "gauge",
         "bandanna_build_info": "gauge",
     }

@@ -93,7 +93,7 @@ def test_a_place_is_a_file_and_a_line() -> None:
     with pytest.raises(ValueError, match="secret") as caught:
         raise ValueError("secret")
     name, _, line = locate_error(caught.value).partition(":")
-    assert name == "test_refusals.py"
+    assert name == "test_requests.py"
     assert int(line) > 0
     assert locate_error(ValueError()) == "unknown"
 
