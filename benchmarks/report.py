@@ -280,33 +280,31 @@ def _same(row: Row, old: Row | None) -> float | None:
 
 AXES = ("rounds", "horizon", "arms", "dim", "seeds", "users")
 FLOOR = (  # in a sentence
-    "A floor is what cannot be done without: drawing a round's arms and rewards where they are fresh, finding the "
-    "largest score where they stay and in a single decision, answering a request by a bare server. It learns nothing "
-    "and protects nobody."
+    "A *floor* is the least work of a row: draw arms and rewards if they are fresh, find the largest score if "
+    "they are fixed and in a single decision, answer a request by a bare server. It learns nothing and protects nobody."
 )
 PROSE = {
     "simulation": (
-        "## Every algorithm, many seeds at once\n\nCPU time for one round of one seed in `bd.simulate`, the most "
-        "memory the whole simulation held, and how its time grows with rounds, arms (K), features (d), seeds, and "
-        "users asked in a phase: exponents fitted to three sizes. Elsewhere a round is a user. What does not grow "
-        "makes exponents smaller. `fixed`, `sphere`: arms that stay; `fresh`, `contexts`, `logistic`: arms drawn "
-        "anew in every round; `people`: one action for a population."
+        "## Every algorithm, many seeds at once\n\nCPU time for one round of one seed in `bd.simulate`, the largest "
+        "memory of the simulation, and exponents of growth with rounds, arms (K), features (d), seeds, and clients of "
+        "a phase, fitted to three sizes. Fixed costs make exponents smaller. `fixed`, `sphere`: fixed arms. `fresh`, "
+        "`contexts`, `logistic`: new arms in every round. `people`: one action for a population."
     ),
     "agent": (
-        "## One decision at a time\n\n`Agent.act` and `observe` for one stream, seeded noise. Growth of the same "
-        "number of decisions with the policy's horizon, arms and features (0: it does not matter), and of all "
-        "decisions with the number of different users who came (1: each costs the same); from two sizes."
+        "## One decision at a time\n\n`Agent.act` and `observe` for one stream, with seeded noise. Exponents of growth "
+        "of the same number of decisions with horizon, arms and features (0: no influence), and of all decisions "
+        "with the number of different users (1: each costs the same), from two sizes."
     ),
     "peer": (
-        "## Beside others\n\nThe nearest equivalent of each library, without privacy, in the same run. Theirs have a "
-        "model for every arm; our LinUCB has one model for all arms. Many seeds: theirs run one after another, ours "
-        "side by side. Above 1 in the last column: slower than ours."
+        "## Beside other libraries\n\nThe nearest equivalent of each library, without privacy, in the same run. They "
+        "have a model for every arm; our LinUCB has one model for all arms. They run many seeds one after another, "
+        "Bandanna side by side. Above 1 in the last column: slower than Bandanna."
     ),
     "serving": "## Serving\n\nCPU time of the server for one report over a kept connection.",
     "floor": (
-        "## Floors\n\nWhat cannot be done without. A simulation's floor is drawing its arms and rewards where arms "
-        "are fresh, and one product of arms and a vector with its argmax where they stay; the floor of drawing and of "
-        "argmax is copying as many numbers in memory."
+        "## Floors\n\nThe floor of a simulation is to draw its arms and rewards if arms are fresh, and one product of "
+        "arms and a vector with its argmax if they are fixed. The floor of drawing and of argmax is to copy as many "
+        "numbers in memory."
     ),
 }
 
@@ -327,15 +325,15 @@ def _head(report: Report) -> str:
     libraries = ", ".join(f"{name} {version}" for name, version in machine["libraries"].items())
     absent = "".join(f"\n* not installed: {each.name} (extra `{each.extra}`)" for each in report.absent)
     return (
-        "# How fast\n\n"
-        "This page is made from the report [benchmarks.json](benchmarks.json), and not by hand. To measure again:\n\n"
+        "# Benchmarks\n\n"
+        "This page is generated from the report [benchmarks.json](benchmarks.json). To measure again:\n\n"
         "```text\nOMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 python -m benchmarks --json "
         "--page docs/appendix/benchmarks.md > docs/appendix/benchmarks.json\n```\n\n"
-        "All times are CPU times: another machine has others, and the ratios are what to trust. "
-        f"{FLOOR} Every row was measured beside its floor, and *times its floor* says how many times longer it takes "
-        f"(in bold where it is one of ours, and above {SLOW:g}), all in {_runs(report)}. "
-        "`python -m benchmarks --compare docs/appendix/benchmarks.json` says what has become "
-        "slower or faster since, as ratios to floors. A part, an algorithm or a peer:\n\n"
+        "All times are CPU times. Another machine has others, so compare ratios. "
+        f"{FLOOR} Every row was measured beside its floor; *times its floor* is the ratio of both "
+        f"(bold if the row is ours and the ratio above {SLOW:g}), all in {_runs(report)}. "
+        "`python -m benchmarks --compare docs/appendix/benchmarks.json` reports changes of the ratios. "
+        "To measure a part, an algorithm or another library:\n\n"
         "```text\npython -m benchmarks --only LinUCB --only 'river LinUCB'\n```\n\n"
         f"* {machine['processor']}, {machine['cores']} cores, {machine['memory_bytes'] / 2**30:.0f} GB, "
         f"{machine['system']}, Python {machine['python']}, {machine['blas']}\n"
@@ -397,8 +395,8 @@ def _slow(report: Report) -> str:
         for row in sorted(report.slow, key=lambda row: -(row.ratio or 0))
     ]
     head = (
-        f"## Slower than {SLOW:g} times its floor\n\n{len(lines)} of {ours} rows. A floor learns nothing, protects "
-        "nobody and does no bookkeeping: this is a list of where time could be found, the longest way first."
+        f"## Slower than {SLOW:g} times its floor\n\n{len(lines)} of {ours} rows, the largest ratio first. They show "
+        "where time could be saved."
     )
     table = "\n\n| part | name | world | times | its floor |\n| --- | --- | --- | ---: | --- |\n" + "\n".join(lines)
     return head + (table if lines else "")

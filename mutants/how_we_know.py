@@ -79,7 +79,7 @@ def page(figures: dict[str, Figures]) -> str:
         parts.append("")
     parts.append("## Algorithms\n")
     parts.append(evidence["page"]["algorithms"])
-    parts.append("| | trust | through | claimed | delta | found | share | by |\n" + "| --- " * 8 + "|")
+    parts.append("| | model | through | claimed | delta | found | share | by |\n" + "| --- " * 8 + "|")
     for name, entry in ALGORITHMS.items():
         parts.append(f"| `{name}` | {entry.trust} | {figures[name].through} | {figures[name].cells} |")
     return "\n".join(parts) + "\n"

@@ -40,7 +40,7 @@ def made(**changes: Any) -> Ellipsoid:
 
 
 def plainly(found: Ellipsoid, batches: int) -> tuple[float, float, float]:
-    """omega + s^2 Sigma, beta and c, as they stand in docs/appendix/bounds.md."""
+    """omega + s^2 Sigma, beta and c, as they stand in docs/appendix/proofs.md."""
     d, s, bound, users = found.dim, found.reward_std, found.parameter_bound, found.sizes.before(batches)
     omegas = np.asarray(found.stds) ** 2 * (1 + bound**2 / 2) + s**2 * found.ridge
     omega, least = omegas[batches - 1], omegas.min()

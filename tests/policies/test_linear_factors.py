@@ -121,7 +121,7 @@ def test_an_ellipsoid_is_of_the_noise_that_was_released() -> None:
 
 
 def test_the_potential_by_hand() -> None:
-    """Gamma or b are not those of the tangent at g_0 = sqrt(Sigma^2 + c k/2) - Sigma (docs/appendix/bounds.md)."""
+    """Gamma or b are not those of the tangent at g_0 = sqrt(Sigma^2 + c k/2) - Sigma (docs/appendix/proofs.md)."""
     for made in (made_of(), compute_ellipsoid(np.zeros(3), SIZES, **SETTING, reward_std=0.5, independent=True)):
         gammas, smallest = [], []
         for batches in (1, 2, 3) if made.stds[-1] else (3,):

@@ -48,7 +48,7 @@ def linucb_lemma(*, horizon: Any, dim: int, batch: float, radius: Any, smallest:
 @_upper(
     "000",
     "Lemma A.2 for the summed ellipsoid",
-    holds="LinUCB in batches with the ellipsoid of docs/appendix/bounds.md; " + _ARBITRARY,
+    holds="LinUCB in batches with the ellipsoid of docs/appendix/proofs.md; " + _ARBITRARY,
 )
 def linucb_ellipsoid(*, horizon: Any, dim: int, batch: float, ellipsoid: Any, smallest: float) -> Any:
     """B (1 + d L / log 2) + sqrt(8) Gamma sqrt(d T L / (b log(1 + 1/b))), L = log(1 + T/(d b)).

@@ -280,7 +280,7 @@ def compute_confidence(
     )
 
 
-# Where theta must be, given released sums whose noise is known: the summed ellipsoid (docs/appendix/bounds.md).
+# Where theta must be, given released sums whose noise is known: the summed ellipsoid (docs/appendix/proofs.md).
 #
 # After m batches of t users v = sum x y + h and G = sum x x^T + N are released, so v - G theta* = e + h - N theta* with
 # the rewards' e = sum x eta. With s the rewards' and sigma the noise's standard deviation, |theta*| <= S, |N| <= Sigma,
@@ -314,7 +314,7 @@ class Ellipsoid:
     stds: Floats  # (M,): sigma
     matrix: Floats  # (M,): Sigma
     matrix_std: float = 1.0  # k
-    shrinks: bool = True  # False: c = 1/S^2, for radii that are made narrower (docs/appendix/bounds.md)
+    shrinks: bool = True  # False: c = 1/S^2, for radii that are made narrower (docs/appendix/proofs.md)
 
     @cached_property
     def _noisy(self) -> bool:
@@ -424,7 +424,7 @@ class Ellipsoid:
         return math.sqrt(float(largest)), float(np.min(weight / (2 * slope)))
 
     def bound(self, *, horizon: int, batch: int, dim: int, width: float = 1.0) -> float:
-        """The regret that Lemma A.2 of [000] promises for this ellipsoid (docs/appendix/bounds.md)."""
+        """The regret that Lemma A.2 of [000] promises for this ellipsoid (docs/appendix/proofs.md)."""
         radius, smallest = self.potential
         return float(
             linucb_ellipsoid(horizon=horizon, dim=dim, batch=batch, ellipsoid=width * radius, smallest=smallest)
