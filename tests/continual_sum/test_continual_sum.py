@@ -193,16 +193,8 @@ def test_bits_and_matrices_are_checked() -> None:
         (bd.device.Bits(), None, "value must be 0 or 1, got None"),
         (bd.device.Bits(), [1], "value must be 0 or 1, of shape (), got an array of shape (1,) of floats"),
         (bd.device.Box(dim=1), math.nan, "value must be a number in [0, 1], got a float that is not finite"),
-        (
-            bd.device.Box(dim=2, low=-1),
-            [0, 2],
-            "value must be a vector of 2 numbers in [-1, 1], got a value outside",
-        ),
-        (
-            bd.device.Ball(dim=2),
-            [1, 1],
-            "value must be a vector of 2 numbers with norm at most 1, got a value outside",
-        ),
+        (bd.device.Box(dim=2, low=-1), [0, 2], "value must be a vector of 2 numbers in [-1, 1], got a value outside"),
+        (bd.device.Ball(dim=2), [1, 1], "value must be a vector of 2 numbers with norm at most 1, got a value outside"),
         (bd.device.Ball(dim=2), [0, math.inf], "value[1] must be finite numbers, got a float that is not finite"),
         (
             bd.device.SymmetricMatrix(size=2),

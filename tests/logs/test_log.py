@@ -133,11 +133,7 @@ def test_features_of_arms_and_functions() -> None:
 
 def test_eligible_arms() -> None:
     listed = ROWS | {"could": [["tea", "water"], ["coffee"], ["tea", "coffee"], ["water", "tea"]]}
-    flags = ROWS | {
-        "t": [True, False, True, True],
-        "c": ["no", "yes", "yes", "no"],
-        "w": [1, 0, 0, 1],
-    }
+    flags = ROWS | {"t": [True, False, True, True], "c": ["no", "yes", "yes", "no"], "w": [1, 0, 0, 1]}
     one = bd.Log.from_frame(listed, **COLUMNS, eligible="could")
     two = bd.Log.from_frame(flags, **COLUMNS, eligible={"tea": "t", "coffee": "c", "water": "w"})
     assert one == two
@@ -170,11 +166,7 @@ def bad(**changed: Any) -> dict[str, Any]:
     [
         (ROWS, {"arm": "arn"}, "columns of the table, got 'arn'. Column 2 has a similar name."),
         (ROWS, {"context": ["age", "wieght"]}, "columns of the table, got 'wieght'. Column 1 has a similar name."),
-        (
-            ROWS,
-            {"reward": "won", "propensity": "prop"},
-            "propensity must be one of the 5 columns of the table, got",
-        ),
+        (ROWS, {"reward": "won", "propensity": "prop"}, "propensity must be one of the 5 columns of the table, got"),
         (ROWS, {"propensity": None}, "propensity must be a column, a number or a mapping"),
         (ROWS, {"propensity": 1.5}, "a probability in (0, 1]"),
         (
@@ -182,39 +174,19 @@ def bad(**changed: Any) -> dict[str, Any]:
             {"propensity": {"tea": 0.5}},
             "column 'arm', row 1 must be one of the arms tea, got a str. propensity= has",
         ),
-        (
-            ROWS,
-            {"floor": 0.3},
-            "column 'p', row 1 must be a probability in [0.3, 1], where 0.3 is the floor",
-        ),
-        (
-            ROWS,
-            {"arms": ["tea", "coffee"]},
-            "column 'arm', row 3 must be one of the arms tea, coffee, got a str",
-        ),
+        (ROWS, {"floor": 0.3}, "column 'p', row 1 must be a probability in [0.3, 1], where 0.3 is the floor"),
+        (ROWS, {"arms": ["tea", "coffee"]}, "column 'arm', row 3 must be one of the arms tea, coffee, got a str"),
         (ROWS, {"arms": ["tea", "tea"]}, "none of them twice"),
         (ROWS, {"eligible": "age"}, "column 'age', row 0"),
         (ROWS, {"reward_range": (1, 0)}, "low < high"),
         (ROWS, {"context": lambda table: 1 / 0}, "a function that raised ZeroDivisionError"),
-        (
-            ROWS,
-            {"context": lambda table: np.ones((3, 2))},
-            "context(table) must be (4, d) or (4, 3, d), got (3, 2)",
-        ),
+        (ROWS, {"context": lambda table: np.ones((3, 2))}, "context(table) must be (4, d) or (4, 3, d), got (3, 2)"),
         (ROWS, {"context": {"tea": ["age"]}}, "columns for each of the 3 arms that occur"),
         (ROWS, {"colour": 1}, "colour is not an argument of bd.Log.from_frame"),
-        (
-            bad(won=[1.0, math.nan, 0, 0]),
-            {},
-            "column 'won', row 1 must be a finite number, got a float that is",
-        ),
+        (bad(won=[1.0, math.nan, 0, 0]), {}, "column 'won', row 1 must be a finite number, got a float that is"),
         (bad(won=[1.0, None, 0, 0]), {}, "column 'won', row 1 must be a finite number, got None"),
         (bad(won=[1.0, "x", 0, 0]), {}, "column 'won', row 1 must be a finite number, got a str"),
-        (
-            bad(age=[0.1, math.inf, 0, 0]),
-            {},
-            "column 'age', row 1 must be a finite number, got a float that is",
-        ),
+        (bad(age=[0.1, math.inf, 0, 0]), {}, "column 'age', row 1 must be a finite number, got a float that is"),
         (bad(p=[0.5, 0.0, 0.5, 0.5]), {}, "column 'p', row 1 must be a probability in (0, 1], got a float"),
         (bad(p=[0.5, 0.5, 1.1, 0.5]), {}, "column 'p', row 2 must be a probability in (0, 1], got a float"),
         (bad(arm=["tea", None, "tea", "tea"]), {}, "column 'arm', row 1 must be a text or a whole number, got None"),

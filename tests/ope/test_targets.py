@@ -47,10 +47,7 @@ def test_functions_of_contexts() -> None:
         ("arm:9", "one of the arms 0, 1, 2"),
         ([0.5, 0.4, 0.0], "probabilities >= 0 that add up to 1, one for each arm"),
         ([1.5, -0.5, 0.0], "probabilities >= 0 that add up to 1, one for each arm"),
-        (
-            np.where(np.arange(30)[:, None] == 7, [2.0, 0.0, -1.0], [1.0, 0.0, 0.0]),
-            "row 7 must be probabilities >= 0",
-        ),
+        (np.where(np.arange(30)[:, None] == 7, [2.0, 0.0, -1.0], [1.0, 0.0, 0.0]), "row 7 must be probabilities >= 0"),
         ([0.5, 0.5], "shape of target"),
         (lambda x: x, "shape of target(contexts) must be (30, 3): events, arms, got (30, 2)"),
         (lambda x: 1 / 0, "a function that raised ZeroDivisionError"),

@@ -440,8 +440,7 @@ LONG = pytest.param("shuffle gaussian", marks=pytest.mark.full)
 
 @pytest.mark.parametrize("kind", ["central", "continual", "local", "local bits", "local unit", LONG])
 @pytest.mark.parametrize(
-    ("epsilon", "delta"),
-    [pytest.param(1.0, 0.999999, marks=pytest.mark.full), (1.0, 1 - 1e-9), (590.0, 1e-6)],
+    ("epsilon", "delta"), [pytest.param(1.0, 0.999999, marks=pytest.mark.full), (1.0, 1 - 1e-9), (590.0, 1e-6)]
 )
 def test_unusual_budgets_are_taken_and_kept(kind: str, epsilon: float, delta: float) -> None:
     found = stated(kind, DOMAINS[0], ApproxDP(epsilon=epsilon, delta=delta), 1)

@@ -57,9 +57,7 @@ BATCH: list[BatchProtocol] = [
     ShuffleGaussian(domain=DOMAIN, noise_std=3.0, batch=USERS),
     ShuffleBinomial(domain=DOMAIN, noise=BinomialNoise(scale=4.0, trials=400, users=USERS)),
     ShuffleBinomial(
-        domain=DOMAIN,
-        noise=BinomialNoise(scale=4.0, trials=400, users=USERS, probability=0.25),
-        participations=2,
+        domain=DOMAIN, noise=BinomialNoise(scale=4.0, trials=400, users=USERS, probability=0.25), participations=2
     ),
     ShuffleBinomial(domain=DOMAIN, noise=BinomialNoise(scale=4.0, trials=400, users=USERS), coins="checked"),
     ShuffleBinomial(domain=DOMAIN, noise=BinomialNoise(scale=4.0, trials=400, users=USERS), coins="mixer"),

@@ -183,10 +183,7 @@ def test_noise_agrees_with_the_table(horizon: int, delta: float) -> None:
 def test_noise_agrees_with_the_printed_figures(delta: float, tree: float, blt: float) -> None:
     for kind, expected in (("tree", tree), ("blt", blt)):
         used = CentralContinual.calibrate(
-            domain=LinearReport(features=5),
-            budget=ApproxDP(epsilon=1.0, delta=delta),
-            horizon=20_000,
-            mechanism=kind,
+            domain=LinearReport(features=5), budget=ApproxDP(epsilon=1.0, delta=delta), horizon=20_000, mechanism=kind
         )
         assert used.std() == pytest.approx(expected, rel=0.01)
 

@@ -201,8 +201,7 @@ def often(domain: Domain, epsilon: float, delta: float, batch: int, drawn_by: st
 
 
 @pytest.mark.parametrize(
-    ("domain", "epsilon", "delta", "batch", "drawn_by"),
-    [(*case, by) for by in ("device", "mixer") for case in CASES],
+    ("domain", "epsilon", "delta", "batch", "drawn_by"), [(*case, by) for by in ("device", "mixer") for case in CASES]
 )
 @pytest.mark.often(of=often)
 def test_a_batch_is_as_private_as_promised(

@@ -180,11 +180,7 @@ def calibrated(kind: str, domain: Domain, epsilon: float, steps: int) -> Any:
 
 @examples(20, full=60)
 @given(
-    boxes(),
-    st.sampled_from(KINDS),
-    st.sampled_from([0.01, 1.0, 30.0]),
-    st.integers(1, 4),
-    st.integers(0, 2**32 - 1),
+    boxes(), st.sampled_from(KINDS), st.sampled_from([0.01, 1.0, 30.0]), st.integers(1, 4), st.integers(0, 2**32 - 1)
 )
 def test_neighbours_grid_points_differ_by_what_is_priced(
     domain: Box, kind: str, epsilon: float, steps: int, seed: int

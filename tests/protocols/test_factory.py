@@ -69,16 +69,10 @@ def test_pure_noise_is_on_a_lattice_that_holds_the_sum(ends: tuple[float, float]
 
 
 def test_what_has_no_protocol_is_refused_by_name() -> None:
-    for wrong in (
-        local(epsilon=1.0, delta=0.0),
-        central(epsilon=1.0, delta=0.0, calibration="paper"),
-    ):
+    for wrong in (local(epsilon=1.0, delta=0.0), central(epsilon=1.0, delta=0.0, calibration="paper")):
         with pytest.raises(InvalidBudget, match="central model with tight noise"):
             protocol_for(wrong, Box(dim=2), 10)
-    for wrong in (
-        shuffle(epsilon=1.0, delta=0.0),
-        shuffle(**APPROX, protocol="gaussian"),
-    ):
+    for wrong in (shuffle(epsilon=1.0, delta=0.0), shuffle(**APPROX, protocol="gaussian")):
         with pytest.raises(InvalidBudget, match="binomial"):
             protocol_for(wrong, Bits(), 10)
     for wrong in (central(rho=1e-100), central(epsilon=1e300, delta=0.0), central(epsilon=1e-200, delta=0.0)):

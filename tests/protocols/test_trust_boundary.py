@@ -21,11 +21,7 @@ ROLE_CLASSES = {
     "bandanna.protocols.mixers.Analyzer": "analyzer",
 }
 ROLE_HEADINGS = {"# Randomizer": "randomizer", "# Mixer": "mixer", "# Analyzer": "analyzer"}  # and their plurals
-FORBIDDEN = {
-    "randomizer": ("mixer", "analyzer"),
-    "mixer": ("randomizer", "analyzer"),
-    "analyzer": ("randomizer",),
-}
+FORBIDDEN = {"randomizer": ("mixer", "analyzer"), "mixer": ("randomizer", "analyzer"), "analyzer": ("randomizer",)}
 SHARED = {"bandanna.device.randomizers.level_source"}  # names a level's stream, from which `noise="mixer"` draws too
 
 

@@ -29,13 +29,7 @@ from bandanna.privacy.calibration import (
 )
 from bandanna.privacy.events import BinomialEvent, ClearEvent
 from bandanna.protocols.base import ShuffledCountsProtocol, check_domain, stated_delta
-from bandanna.protocols.mixers import (
-    COIN_SOURCES,
-    Analyzer,
-    CountingMixer,
-    MixerState,
-    check_enough_users,
-)
+from bandanna.protocols.mixers import COIN_SOURCES, Analyzer, CountingMixer, MixerState, check_enough_users
 from bandanna.storage.encoding import stored_as
 from bandanna.types import Floats, Ints
 

@@ -458,12 +458,7 @@ class RewardModel:
 
 @checked_keywords("bd.ope.reward_model")
 def reward_model(
-    log: Log,
-    *,
-    privacy: Privacy | None = None,
-    prior: float = 0.5,
-    seed: int | None = None,
-    path: str = "messages",
+    log: Log, *, privacy: Privacy | None = None, prior: float = 0.5, seed: int | None = None, path: str = "messages"
 ) -> RewardModel:
     """Learn a linear model of rewards from one private sum over all users in the log.
 
