@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 import bandanna as bd
-from bandanna.data.logs import SlotRandomness
-from bandanna.data.replay import _ReplayRun
+from bandanna.data.replay import SlotRandomness, _ReplayRun
 from bandanna.device.domain import Estimate, Statistic
 from bandanna.errors import InvalidArgument
 from bandanna.numeric.rng import DeviceRandomness

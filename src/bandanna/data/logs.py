@@ -6,7 +6,6 @@ A log is raw data. Estimates of `bd.ope` with `privacy=` and `Log.start` are pri
 from __future__ import annotations
 
 import warnings
-import zlib
 from collections.abc import Hashable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
@@ -14,14 +13,12 @@ from os import PathLike
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bandanna import validation
 from bandanna.data.tables import ColumnTable, read_table
 from bandanna.device.domain import Estimate, Statistic, check_all_finite, read_numeric_array, read_real_array
 from bandanna.device.noise import NoiseSource
 from bandanna.errors import BandannaError, ClippingWarning, InvalidArgument, InvalidStatistic, ValueSummary
-from bandanna.numeric.rng import GeneratorRandomness
 from bandanna.privacy.budgets import Budget
 from bandanna.privacy.ledger import BudgetBalance, Ledger
 from bandanna.protocols.base import BatchProtocol
@@ -164,7 +161,10 @@ class Log:
         """
         table = ColumnTable(frame)
         given = table.labels("arm", arm)
-        given = given if arms is None else match_arm_names(given, arms)
+        if arms is not None:  # a 1 in a file becomes "1" if the arm is called "1"
+            listed = resolve_arm_names((), arms)
+            by_text = {str(name): name for name in listed} if len(set(map(str, listed))) == len(listed) else {}
+            given = [name if name in listed else by_text.get(str(name), name) for name in given]
         by_arm = [each for each in (propensity, context, eligible) if isinstance(each, Mapping)]
         whole = [sorted(each, key=str) for each in by_arm if each is propensity or each.keys() >= set(given)]
         public = arms if arms is not None else next(iter(whole), None)
@@ -181,7 +181,7 @@ class Log:
         chances, known = read_propensities(
             table, propensity, names, indices, floor, overlapping=eligible is not None, found=public is None
         )
-        able = None if eligible is None else read_eligible(table, eligible, names, indices, found=public is None)
+        able = None if eligible is None else read_eligible(table, eligible, names, found=public is None)
         return cls(
             contexts=read_contexts(table, context, names, found=public is None),
             arms=indices,
@@ -426,52 +426,6 @@ class Log:
         return f"<Log of {len(self):,} events: {self.n_arms} arms, {self.dim} features of {whose}>"
 
 
-# Coins of devices in a replay
-
-
-class SlotRandomness(GeneratorRandomness):
-    """Random numbers of one episode of one seed: a generator for every purpose, and a place in its draws for every
-    slot.
-
-    A slot's numbers depend on no other slot, so replacing one user changes no other user's numbers.
-    """
-
-    def __init__(self, seed: int, episode: int) -> None:
-        self._seed, self._episode = seed, episode
-        self._generators: dict[str, np.random.Generator] = {}
-
-        def named(name: str) -> np.random.Generator:
-            if name not in self._generators:
-                key = (zlib.crc32(f"replay {name}".encode()), episode)
-                sequence = np.random.SeedSequence(seed, spawn_key=key)
-                self._generators[name] = np.random.Generator(np.random.SFC64(sequence))
-            return self._generators[name]
-
-        super().__init__(named)
-
-    def among(self, wanted: NDArray[np.bool_], name: str) -> Floats:
-        """Draw for all slots, 0 where `wanted` is false, so that one user's tie changes no other user's number."""
-        return np.asarray(np.where(wanted, self.uniform(wanted.shape, name), 0.0))
-
-    def at(self, rows: Ints, slots: int) -> SlotRandomness:
-        """Return the randomness of `rows` among `slots` slots, as if all slots drew; other rows do not matter."""
-        return _SomeSlots(self._seed, self._episode, rows, slots)
-
-
-class _SomeSlots(SlotRandomness):
-    """Random numbers of some slots: all slots draw, the others' numbers are dropped."""
-
-    def __init__(self, seed: int, episode: int, rows: Ints, slots: int) -> None:
-        super().__init__(seed, episode)
-        self._rows, self._slots = rows, slots
-
-    def uniform(self, shape: tuple[int, ...], name: str) -> Floats:
-        return super().uniform((self._slots, *shape[1:]), name)[self._rows]
-
-    def normal(self, shape: tuple[int, ...], name: str) -> Floats:
-        return super().normal((self._slots, *shape[1:]), name)[self._rows]
-
-
 # Parts of a log: budget, names of arms, propensities, contexts, eligible arms, rewards
 
 
@@ -507,13 +461,6 @@ def resolve_arm_names(given: Sequence[Any], arms: Any) -> tuple[Any, ...]:
     if not 1 <= len(names) <= _MOST_ARMS or len(set(names)) != len(names):
         raise InvalidArgument("arms", f"{len(names)} names", f"1 to {_MOST_ARMS:,} names, none of them twice")
     return tuple(names)
-
-
-def match_arm_names(given: Sequence[Any], arms: Any) -> list[Any]:
-    """Return names of arms as they were given: a 1 in a file becomes "1" if the arm is called "1"."""
-    names = resolve_arm_names((), arms)
-    said = {str(name): name for name in names} if len(set(map(str, names))) == len(names) else {}
-    return [name if name in names else said.get(str(name), name) for name in given]
 
 
 def list_arms(names: Sequence[Any], *, found: bool) -> str:
@@ -592,63 +539,46 @@ def _check_probability(argument: str, value: Any) -> float:
 
 
 def read_contexts(table: ColumnTable, given: Any, names: Sequence[Any], *, found: bool) -> Floats:
-    """Return features of users, (n, d), or of arms, (n, K, d)."""
+    """Return features of users, (n, d), or of arms, (n, K, d), from columns or from a function of the table."""
     if callable(given):
-        return _compute_features(table, given, len(names))
+        made = call_with_user_data("context", given, table.frame, "a function of the table to an array")
+        array = read_real_array("context(table)", made)
+        if array.ndim not in (2, 3) or len(array) != table.rows or (array.ndim == 3 and array.shape[1] != len(names)):
+            allowed = f"({table.rows}, d) or ({table.rows}, {len(names)}, d)"
+            raise InvalidStatistic("shape of context(table)", ValueSummary(array.shape), allowed)
+        check_all_finite("context(table)", array)
+        return array
     if isinstance(given, Mapping):
-        return _arm_contexts(table, given, names, found)
+        if set(given) != set(names):
+            allowed = f"columns for each of {list_arms(names, found=found)}"
+            raise InvalidArgument("context", _find_unknown_key(given, names), allowed)
+        lists = [validation.list_entries(f"context[{name!r}]", given[name], "columns, in a list") for name in names]
+        if len({len(each) for each in lists}) != 1 or not lists[0]:
+            raise InvalidArgument("context", [len(each) for each in lists], "the same number of columns for every arm")
+        arms = [np.stack([table.numbers("context", name) for name in each], axis=-1) for each in lists]
+        return np.stack(arms, axis=1)
     columns = [given] if isinstance(given, str) else validation.list_entries("context", given, "columns, in a list")
     if not columns:
         return np.zeros((table.rows, 0))
     return np.stack([table.numbers("context", name, _FEATURE) for name in columns], axis=-1)
 
 
-def _arm_contexts(table: ColumnTable, given: Mapping[Any, Any], names: Sequence[Any], found: bool) -> Floats:
-    if set(given) != set(names):
-        odd = _find_unknown_key(given, names)
-        raise InvalidArgument("context", odd, f"columns for each of {list_arms(names, found=found)}")
-    lists = [validation.list_entries(f"context[{name!r}]", given[name], "columns, in a list") for name in names]
-    if len({len(each) for each in lists}) != 1 or not lists[0]:
-        raise InvalidArgument("context", [len(each) for each in lists], "the same number of columns for every arm")
-    arms = [np.stack([table.numbers("context", name) for name in each], axis=-1) for each in lists]
-    return np.stack(arms, axis=1)
-
-
-def _compute_features(table: ColumnTable, function: Any, n_arms: int) -> Floats:
-    """Return what a function or a feature map makes of the table."""
-    made = call_with_user_data(
-        "context", function, table.frame, "a function of the table to an array (n, d) or (n, arms, d)"
-    )
-    array = read_real_array("context(table)", made)
-    if array.ndim not in (2, 3) or len(array) != table.rows or (array.ndim == 3 and array.shape[1] != n_arms):
-        allowed = f"({table.rows}, d) or ({table.rows}, {n_arms}, d)"
-        raise InvalidStatistic("shape of context(table)", ValueSummary(array.shape), allowed)
-    check_all_finite("context(table)", array)
-    return array
-
-
-def read_eligible(table: ColumnTable, given: Any, names: Sequence[Any], arms: Ints, *, found: bool) -> Bools:
+def read_eligible(table: ColumnTable, given: Any, names: Sequence[Any], *, found: bool) -> Bools:
     """Return which arms could be given, (n, K), from a column of lists of arms or from a column for each arm."""
-    mask = np.zeros((table.rows, len(names)), dtype=bool)
+    mask, known = np.zeros((table.rows, len(names)), dtype=bool), list_arms(names, found=found)
     if isinstance(given, Mapping):
         if set(given) != set(names):
-            odd = _find_unknown_key(given, names)
-            raise InvalidArgument("eligible", odd, f"a column for each of {list_arms(names, found=found)}")
+            raise InvalidArgument("eligible", _find_unknown_key(given, names), f"a column for each of {known}")
         for place, name in enumerate(names):
             mask[:, place] = table.flags("eligible", given[name])
-    else:
-        places = {name: place for place, name in enumerate(names)}
-        for row, entry in enumerate(table.of("eligible", given).tolist()):
-            where = f"column {given!r}, row {row}"
-            for name in validation.list_entries(where, entry, f"a list of arms, of {list_arms(names, found=found)}"):
-                if not isinstance(name, Hashable) or name not in places:
-                    raise InvalidStatistic(where, name, f"one of {list_arms(names, found=found)}")
-                mask[row, places[name]] = True
-    if not (own := mask[np.arange(len(arms)), arms]).all():
-        row = int(np.argmin(own))
-        raise InvalidStatistic(
-            f"eligible, row {row}", ValueSummary("arms without it"), "arms that include the one that was given"
-        )
+        return mask
+    places = {name: place for place, name in enumerate(names)}
+    for row, entry in enumerate(table.of("eligible", given).tolist()):
+        where = f"column {given!r}, row {row}"
+        for name in validation.list_entries(where, entry, f"a list of arms, of {known}"):
+            if not isinstance(name, Hashable) or name not in places:
+                raise InvalidStatistic(where, name, f"one of {known}")
+            mask[row, places[name]] = True
     return mask
 
 

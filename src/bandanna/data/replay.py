@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 import time
 import warnings
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from bandanna import validation
-from bandanna.data.logs import Log, SlotRandomness
+from bandanna.data.logs import Log
 from bandanna.data.tables import make_frame
 from bandanna.device.action_selection import Choice
 from bandanna.device.noise import FastNoise, NoiseSource, SecureNoise
@@ -139,6 +140,52 @@ class Replay:
             f"logged events, {np.mean(self.weight):,.1f} {used}; {self.releases:,} releases, {self.seconds:.3g} s.\n"
             f"{promise} These numbers are computed from raw rows, and promise nothing."
         )
+
+
+# Coins of devices
+
+
+class SlotRandomness(GeneratorRandomness):
+    """Random numbers of one episode of one seed: a generator for every purpose, and a place in its draws for every
+    slot.
+
+    A slot's numbers depend on no other slot, so replacing one user changes no other user's numbers.
+    """
+
+    def __init__(self, seed: int, episode: int) -> None:
+        self._seed, self._episode = seed, episode
+        self._generators: dict[str, np.random.Generator] = {}
+
+        def named(name: str) -> np.random.Generator:
+            if name not in self._generators:
+                key = (zlib.crc32(f"replay {name}".encode()), episode)
+                sequence = np.random.SeedSequence(seed, spawn_key=key)
+                self._generators[name] = np.random.Generator(np.random.SFC64(sequence))
+            return self._generators[name]
+
+        super().__init__(named)
+
+    def among(self, wanted: Bools, name: str) -> Floats:
+        """Draw for all slots, 0 where `wanted` is false, so that one user's tie changes no other user's number."""
+        return np.asarray(np.where(wanted, self.uniform(wanted.shape, name), 0.0))
+
+    def at(self, rows: Ints, slots: int) -> SlotRandomness:
+        """Return the randomness of `rows` among `slots` slots, as if all slots drew; other rows do not matter."""
+        return _SomeSlots(self._seed, self._episode, rows, slots)
+
+
+class _SomeSlots(SlotRandomness):
+    """Random numbers of some slots: all slots draw, the others' numbers are dropped."""
+
+    def __init__(self, seed: int, episode: int, rows: Ints, slots: int) -> None:
+        super().__init__(seed, episode)
+        self._rows, self._slots = rows, slots
+
+    def uniform(self, shape: tuple[int, ...], name: str) -> Floats:
+        return super().uniform((self._slots, *shape[1:]), name)[self._rows]
+
+    def normal(self, shape: tuple[int, ...], name: str) -> Floats:
+        return super().normal((self._slots, *shape[1:]), name)[self._rows]
 
 
 # What a policy sees, and its probabilities
