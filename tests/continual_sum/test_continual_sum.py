@@ -238,7 +238,7 @@ def test_the_promise_is_about_what_is_counted(privacy: bd.protocols.Privacy, dom
     assert repr(count) == f"<ContinualSum: 0 of 40 users counted, each with a {said}, privacy {privacy.model}>"
 
 
-def test_bad_configuration() -> None:
+def test_bad_configurations_are_refused() -> None:
     with pytest.raises(InvalidArgument, match="shufflers"):
         counter(bd.concurrent(**BUDGET, shufflers=6), bd.device.Bits())
     with pytest.raises(InvalidArgument, match="shufflers"):
@@ -264,7 +264,7 @@ def test_bad_configuration() -> None:
             call()
 
 
-def test_people_get_secure_noise() -> None:
+def test_noise_is_secure_by_default() -> None:
     count = bd.agent.ContinualSum(
         horizon=8, privacy=bd.concurrent(**BUDGET, shufflers=2), values=bd.device.Bits(), source=bd.device.SecureNoise()
     )
@@ -289,7 +289,7 @@ def test_infinite_epsilon_is_the_plain_sum() -> None:
 
 
 @each_model
-def test_an_interrupted_update_counts_nobody(privacy: bd.protocols.Privacy, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_update_counts_no_user(privacy: bd.protocols.Privacy, monkeypatch: pytest.MonkeyPatch) -> None:
     counting = counter(privacy, bd.device.Bits())
     for _ in range(5):
         counting.update(1)
@@ -347,7 +347,7 @@ def test_threads_take_turns(privacy: bd.protocols.Privacy, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("name", ["none", "central, tree", "local", "2 shufflers"])
-def test_an_interrupt_at_any_line(name: str) -> None:
+def test_an_interrupt_at_any_line_loses_nothing(name: str) -> None:
     made = counter(MODELS[name], bd.device.Bits(), horizon=4000)
     k, calm = 1, 0
     while calm < 3:

@@ -95,7 +95,7 @@ for value in np.load(sys.argv[2]):
 
 
 @pytest.mark.parametrize("name", [pytest.param("blt", marks=pytest.mark.full), "concurrent"])
-def test_killed(name: str, tmp_path: Path) -> None:
+def test_a_killed_process_continues_from_its_last_save(name: str, tmp_path: Path) -> None:
     expected, save = sums(counter_of(name), stream(name)), tmp_path / "counter"
     counter_of(name).save(save)
     np.save(tmp_path / "values.npy", np.array(stream(name)))
@@ -114,7 +114,7 @@ def test_killed(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.often(of=lambda name: name in ("blt", "concurrent"))
 @pytest.mark.parametrize("name", ["none", "blt", "tree", "concurrent"])
-def test_killed_at_many_lines(name: str, tmp_path: Path) -> None:
+def test_a_process_killed_at_any_line_continues(name: str, tmp_path: Path) -> None:
     expected, values, save = sums(counter_of(name), stream(name)), stream(name), tmp_path / "counter"
     counter_of(name).save(save)
     for step in (*range(3, 200, 17), *range(200, 1200, 61)):
@@ -135,7 +135,7 @@ def test_killed_at_many_lines(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["none", "blt", "concurrent", "local"])
-def test_an_interrupt_and_on(name: str, tmp_path: Path) -> None:
+def test_a_counter_goes_on_after_an_interrupt(name: str, tmp_path: Path) -> None:
     expected, values = sums(counter_of(name), stream(name)), stream(name)
     counter = counter_of(name)
     counter.save(tmp_path / "counter")
@@ -175,7 +175,7 @@ def test_an_older_save_never_noises_again(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["blt", "shuffle", "local"])
-def test_everybody_is_counted(name: str, tmp_path: Path) -> None:
+def test_every_user_is_counted(name: str, tmp_path: Path) -> None:
     privacy, values = KINDS[name][0], stream(name)
     counter, most = counter_of(name), privacy.participations
     for _ in range(most):
@@ -197,7 +197,7 @@ def test_everybody_is_counted(name: str, tmp_path: Path) -> None:
     assert all(b"example.org" not in (tmp_path / name).read_bytes() for name in os.listdir(tmp_path))
 
 
-def test_a_refusal_counts_nobody(tmp_path: Path) -> None:
+def test_a_refused_update_counts_no_user(tmp_path: Path) -> None:
     counter = counter_of("shuffle")
     counter.save(tmp_path / "counter")
     with pytest.raises(bd.errors.InvalidStatistic):
@@ -206,7 +206,7 @@ def test_a_refusal_counts_nobody(tmp_path: Path) -> None:
     assert counter.users == 1
 
 
-def test_the_files(tmp_path: Path) -> None:
+def test_files_are_private_and_replaced_at_once(tmp_path: Path) -> None:
     counter, save = counter_of("blt"), tmp_path / "counter"
     sums(counter, stream("blt")[:3])
     counter.save(save)
@@ -228,7 +228,7 @@ def test_the_files(tmp_path: Path) -> None:
         bd.agent.ContinualSum.load(save)
 
 
-def test_the_budget_is_the_journals(tmp_path: Path) -> None:
+def test_the_budget_of_a_loaded_counter_is_that_of_its_journal(tmp_path: Path) -> None:
     save = tmp_path / "counter"
     counter_of("blt").save(save)
     header, text = save.read_text().splitlines()
@@ -240,7 +240,7 @@ def test_the_budget_is_the_journals(tmp_path: Path) -> None:
         bd.agent.ContinualSum.load(save)
 
 
-def test_an_interrupted_first_save(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_first_save_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     counter = counter_of("blt")
     with monkeypatch.context() as patch:
         patch.setattr(files, "write_private_file", lambda *_: 1 / 0)
@@ -258,14 +258,14 @@ class Own(bd.device.FastNoise):
 @pytest.mark.parametrize(
     "source", [Own(np.random.default_rng(0)), bd.device.FastNoise(np.random.Generator(np.random.MT19937(0)))]
 )
-def test_what_cannot_be_saved_is_refused(source: Any, tmp_path: Path) -> None:
+def test_counters_that_cannot_be_saved_are_refused(source: Any, tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument, match="source"):
         counter_of("blt", source).save(tmp_path / "counter")
     assert os.listdir(tmp_path) == []
 
 
 @pytest.mark.parametrize("name", ["none", "blt", "tree", "bits", "concurrent"])
-def test_crafted_saves(name: str, tmp_path: Path) -> None:
+def test_crafted_saves_are_refused(name: str, tmp_path: Path) -> None:
     counter, save = counter_of(name), tmp_path / "counter"
     sums(counter, stream(name)[:5])
     counter.save(save)

@@ -24,7 +24,7 @@ def saved(folder: Path, name: str, text: str) -> Path:
     return folder / name
 
 
-def test_a_trial(tmp_path: Path) -> None:
+def test_a_trial_is_a_log_with_its_randomised_propensities(tmp_path: Path) -> None:
     """Arms, rewards or probabilities of ACTG 175 are not those of the file, or its range is another one."""
     data = bd.datasets.load("actg175", path=saved(tmp_path, "ACTG175.csv", files.actg()))
     assert (len(data), len(data.arms), data.dim) == (400, 4, 1)
@@ -40,7 +40,7 @@ def test_a_trial(tmp_path: Path) -> None:
     assert "400 events" in repr(data)
 
 
-def test_arms_without_features(tmp_path: Path) -> None:
+def test_arms_without_features_have_an_empty_context(tmp_path: Path) -> None:
     data = bd.datasets.load("actg175", path=saved(tmp_path, "ACTG175.csv", files.actg()))
     shown = data.log(contexts="arms").contexts
     assert shown.shape == (400, 4, 4)
@@ -51,7 +51,7 @@ def test_arms_without_features(tmp_path: Path) -> None:
         data.log(contexts="arm")
 
 
-def test_vouchers(tmp_path: Path) -> None:
+def test_vouchers_are_a_log_with_observed_shares(tmp_path: Path) -> None:
     data = bd.datasets.load("thornton", path=saved(tmp_path, "thornton_hiv.csv", files.thornton()))
     assert len(data) == 38
     assert data.given is not None
@@ -61,7 +61,7 @@ def test_vouchers(tmp_path: Path) -> None:
     assert data.floor == 9 / 38
 
 
-def test_impressions(tmp_path: Path) -> None:
+def test_impressions_are_a_log_with_logged_propensities(tmp_path: Path) -> None:
     """Impressions are not found in the archive of the package, or lose their logged probabilities."""
     path = files.tarred(tmp_path / "obp-0.5.7.tar.gz", {"obp-0.5.7/obp/dataset/obd/random/men/men.csv": files.obd()})
     data = bd.datasets.load("obd", path=path)
@@ -74,7 +74,7 @@ def test_impressions(tmp_path: Path) -> None:
         bd.datasets.load("obd", path=path, part="man")
 
 
-def test_prompts(tmp_path: Path) -> None:
+def test_prompts_are_a_table_of_rewards(tmp_path: Path) -> None:
     texts = {
         "pareto_bandit/data/examples/val.jsonl": files.routing(),
         "x/data/examples/test_holdout.jsonl": files.routing(5),
@@ -90,7 +90,7 @@ def test_prompts(tmp_path: Path) -> None:
     assert len(single) == 7
 
 
-def test_sensors(tmp_path: Path) -> None:
+def test_sensors_are_a_table_with_public_ranges(tmp_path: Path) -> None:
     data = bd.datasets.load("shuttle", path=saved(tmp_path, "shuttle.csv", files.shuttle()))
     assert np.array_equal(np.argmax(data.rewards, axis=1), np.arange(70) % 7)
     assert data.table(contexts="arms").dim == 7
@@ -100,7 +100,7 @@ def test_sensors(tmp_path: Path) -> None:
         bd.datasets.load("shuttle", path=saved(tmp_path, "Shuttle.rda", "no R"))
 
 
-def test_a_map_of_ones_own(tmp_path: Path) -> None:
+def test_another_feature_map_replaces_the_default(tmp_path: Path) -> None:
     path = saved(tmp_path, "ACTG175.csv", files.actg())
     both = Map(Range(cd40=(0, 1000), age=(18, 80)))
     assert bd.datasets.load("actg175", path=path, features=both).dim == 2
@@ -110,7 +110,7 @@ def test_a_map_of_ones_own(tmp_path: Path) -> None:
         bd.datasets.load("actg175", path=path, features={"cd40": (0, 1)})  # type: ignore[arg-type]
 
 
-def test_where_files_are_found(tmp_path: Path) -> None:
+def test_files_are_found_in_folders_and_archives(tmp_path: Path) -> None:
     inside, text = "datasets/ACTG175.csv", {"lifelines/datasets/ACTG175.csv": "a", "lifelines/datasets/other.csv": "b"}
     below = {"./usr/lib/lifelines/datasets/ACTG175.csv": "a"}
     for place in (
@@ -144,7 +144,7 @@ def test_an_installed_package_is_read_and_not_run(tmp_path: Path, monkeypatch: p
     assert len(bd.datasets.load("actg175")) == 40
 
 
-def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_packages_and_names_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(datasets, "find_installed", lambda *_: None)
     shuttle = datasets._SOURCES["shuttle"]
     monkeypatch.setitem(datasets._SOURCES, "shuttle", shuttle._replace(where=lambda: None))
@@ -173,7 +173,7 @@ def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         ("routing", "[]\n"),
     ],
 )
-def test_damaged_files(name: str, text: str, tmp_path: Path) -> None:
+def test_damaged_files_are_refused(name: str, text: str, tmp_path: Path) -> None:
     suffix = {"routing": ".jsonl"}.get(name, ".csv")
     with pytest.raises(BandannaError):
         bd.datasets.load(name, path=saved(tmp_path, f"file{suffix}", text))
@@ -201,7 +201,7 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "own.csv"
 
 
-def test_a_log(file: Path) -> None:
+def test_a_log_reports_its_sizes(file: Path) -> None:
     """Arms, rewards, probabilities or features of an own log are not those of the file."""
     data = read(file, arm="arm", reward="reward", propensity="p", features=USERS)
     assert (data.arms, len(data), data.dim) == (("a", "b"), 30, 3)
@@ -212,7 +212,7 @@ def test_a_log(file: Path) -> None:
     assert same.log(contexts="arms").dim == 2
 
 
-def test_a_table(file: Path, tmp_path: Path) -> None:
+def test_a_table_of_all_rewards_is_an_environment(file: Path, tmp_path: Path) -> None:
     data = read(file, label="right", features=USERS)
     assert (data.arms, data.rewards[1].tolist()) == (("x", "y", "z"), [0.0, 1.0, 0.0])
     assert data.table().n_arms == 3
@@ -221,7 +221,7 @@ def test_a_table(file: Path, tmp_path: Path) -> None:
     assert read(tmp_path / "own.parquet", label="right", features=USERS).dim == 3
 
 
-def test_own_what_is_missing_is_named(file: Path) -> None:
+def test_missing_columns_of_an_own_file_are_named(file: Path) -> None:
     with pytest.raises(BandannaError, match="--arm, --reward and --propensity"):
         read(file)
     with pytest.raises(BandannaError, match="--propensity is missing"):

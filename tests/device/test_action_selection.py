@@ -104,7 +104,7 @@ def test_few_normal_numbers_are_those_of_many() -> None:
     assert Seeded().normal((4, 5), "draw").shape == (4, 5)
 
 
-def test_what_was_seen_is_seen_as_it_is() -> None:
+def test_clipped_features_are_left_unchanged() -> None:
     rng = np.random.default_rng(2)
     domain = InterceptReport(features=DIM)
     chooser = ThompsonSelector(domain=domain)

@@ -128,7 +128,7 @@ def test_sensitivities_are_diameters(name: str) -> None:
     assert domain.reach == np.max(domain.upper - domain.lower)
 
 
-def test_balls_and_boxes_by_hand() -> None:
+def test_balls_and_boxes_have_the_sensitivities_computed_by_hand() -> None:
     ball, box = Ball(dim=4, bound=1.5), Box(dim=4, low=-1.0, high=2.0)
     assert (ball.sensitivity, ball.l1_sensitivity, ball.reach) == (3.0, 6.0, 3.0)
     assert (box.sensitivity, box.l1_sensitivity, box.reach) == (6.0, 12.0, 3.0)
@@ -167,7 +167,7 @@ def test_the_callers_array_is_not_written_to() -> None:
 
 @pytest.mark.parametrize("clip", [True, False])
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
-def test_statistics_that_are_not_finite(bad: float, clip: bool) -> None:
+def test_statistics_that_are_not_finite_are_refused(bad: float, clip: bool) -> None:
     for domain in DOMAINS.values():
         values = np.zeros((2, 4, domain.dim))
         values[1, 3, domain.dim - 1] = bad
@@ -186,14 +186,14 @@ def test_statistics_that_are_not_finite(bad: float, clip: bool) -> None:
         (10**400, "list with a number too large for a float at [1, 0]"),
     ],
 )
-def test_what_is_no_number_is_named(odd: Any, told: str) -> None:
+def test_values_that_are_no_numbers_are_named_by_place(odd: Any, told: str) -> None:
     with pytest.raises(InvalidStatistic) as caught:
         Ball(dim=2).admit([[0.5, 0.1], [odd, 0.2]])
     assert caught.value.value == told
 
 
 @pytest.mark.parametrize("shape", [(), (3,), (0, 3), (5, 2), (5, 4), (2, 0, 3), (5, 0)])
-def test_statistics_of_the_wrong_shape(shape: tuple[int, ...]) -> None:
+def test_statistics_of_the_wrong_shape_are_refused(shape: tuple[int, ...]) -> None:
     """A batch of the wrong dimension, or of nobody, is admitted, or the error does not name the shape."""
     with pytest.raises(InvalidStatistic) as caught:
         Ball(dim=3).admit(np.zeros(shape))
@@ -201,7 +201,7 @@ def test_statistics_of_the_wrong_shape(shape: tuple[int, ...]) -> None:
     assert str(shape) in str(caught.value)
 
 
-def test_clipping_switched_off() -> None:
+def test_statistics_outside_are_refused_without_clipping() -> None:
     values = np.zeros((2, 3, 2))
     values[1, 2] = (0.0, 1.5)
     with pytest.raises(InvalidStatistic, match="clipping is off") as caught:
@@ -212,7 +212,7 @@ def test_clipping_switched_off() -> None:
 
 
 @pytest.mark.parametrize("dim", [0, -1, 1.5, True, None, "3", math.nan])
-def test_bad_dimensions(dim: Any) -> None:
+def test_bad_dimensions_are_refused(dim: Any) -> None:
     with pytest.raises(InvalidArgument, match="dim"):
         Ball(dim=dim)
     with pytest.raises(InvalidArgument, match="dim"):
@@ -220,13 +220,13 @@ def test_bad_dimensions(dim: Any) -> None:
 
 
 @pytest.mark.parametrize("bound", [0, -1.0, math.nan, math.inf, True, None, "1"])
-def test_bad_bounds(bound: Any) -> None:
+def test_bad_bounds_are_refused(bound: Any) -> None:
     with pytest.raises(InvalidArgument, match="bound"):
         Ball(dim=2, bound=bound)
 
 
 @pytest.mark.parametrize(("low", "high"), [(1.0, 1.0), (2.0, 1.0), (0.0, math.inf), (-math.inf, 0.0), (math.nan, 1.0)])
-def test_bad_boxes(low: float, high: float) -> None:
+def test_bad_boxes_are_refused(low: float, high: float) -> None:
     with pytest.raises(InvalidArgument, match="low, high"):
         Box(dim=2, low=low, high=high)
 
@@ -239,7 +239,7 @@ def test_whole_floats_are_dimensions() -> None:
 
 @examples(30, full=100)
 @given(arrays.arrays(float, (4, 3), elements=numbers), st.floats(0.01, 100.0))
-def test_clipped_norms(values: Floats, bound: float) -> None:
+def test_clipped_vectors_have_norms_of_at_most_the_bound(values: Floats, bound: float) -> None:
     clipped = clip_norm(values, bound)
     before, after = np.linalg.norm(values, axis=-1), np.linalg.norm(clipped, axis=-1)
     assert np.all(after <= bound * (1 + 1e-14))
@@ -248,7 +248,7 @@ def test_clipped_norms(values: Floats, bound: float) -> None:
     np.testing.assert_allclose(clipped * before[:, None], values * after[:, None], atol=1e-6)
 
 
-def test_grouped_statistics() -> None:
+def test_grouped_statistics_have_the_sum_of_their_users() -> None:
     rows = np.array([[1.0, 0.0], [0.0, 2.0]])
     domain = Ball(dim=2, bound=2.0)
     plain = domain.admit(np.repeat(rows, [3, 4], axis=0))
@@ -283,7 +283,7 @@ def test_matrices_are_packed_isometrically(size: int, seed: int) -> None:
     assert np.all(np.abs(domain.project(packed)) <= domain.upper + 1e-12)
 
 
-def test_matrices_that_are_none_are_refused() -> None:
+def test_matrices_that_are_not_symmetric_are_refused() -> None:
     domain = SymmetricMatrix(size=2, bound=3.0)
     assert domain.sensitivity == 6.0
     assert domain.dim == 3
@@ -308,7 +308,7 @@ def arriving(users: int = 10) -> StreamedStatistic:
     return StreamedStatistic(DOMAIN, users=users, source=parts, replicates=(2,))
 
 
-def test_the_parts_are_the_whole() -> None:
+def test_parts_of_a_batch_have_the_sum_of_the_whole() -> None:
     assert arriving().users == whole().users
     np.testing.assert_allclose(arriving().total(), whole().total(), rtol=1e-12)
     np.testing.assert_array_equal(arriving().rows(), whole().rows())
@@ -344,7 +344,7 @@ def test_the_law_of_the_vector_sum_does_not_depend_on_the_parts() -> None:
     np.testing.assert_array_equal(one.total, other.total)
 
 
-def test_sums_of_batches() -> None:
+def test_totals_counts_and_variances_of_batches_add_up() -> None:
     first = Estimate(total=np.array([[1.0, 2.0], [0.0, 1.0]]), count=3, variance=0.5)
     second = Estimate(total=np.array([[10.0, 20.0], [5.0, 5.0]]), count=4, variance=0.25)
     both = first + second

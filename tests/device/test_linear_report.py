@@ -87,7 +87,7 @@ def test_reports_without_the_scaling_return_as_they_were() -> None:
         assert spreads[1] <= spreads[0] <= domain.matrix_std**2 * spreads[1] * (1 + 1e-12)
 
 
-def test_sensitivities_by_hand() -> None:
+def test_sensitivities_are_those_computed_by_hand() -> None:
     """Delta_2 is not sqrt 4.5 for rewards in [-1, 1], or not the derivation's for other bounds."""
     assert LinearReport(features=5).sensitivity == pytest.approx(math.sqrt(4.5), rel=1e-15)
     assert LinearReport(features=5, reward_bound=3.0).sensitivity == 6.0
@@ -163,7 +163,7 @@ def furthest(domain: LinearReport, seed: int, starts: int = 40) -> float:
 
 @pytest.mark.parametrize("bound", [0.5, 1.0, 3.0])
 @pytest.mark.parametrize("features", [1, 2, 3, 5, 8])
-def test_l1_sensitivity_is_bounded_and_nearly_attained(features: int, bound: float) -> None:
+def test_the_l1_sensitivity_is_bounded_and_nearly_attained(features: int, bound: float) -> None:
     domain = LinearReport(features=features, reward_bound=bound)
     found = furthest(domain, seed=7)
     assert found <= domain.l1_sensitivity * (1 + 1e-12)
@@ -173,7 +173,7 @@ def test_l1_sensitivity_is_bounded_and_nearly_attained(features: int, bound: flo
     assert domain.l1_sensitivity < 0.83 * alone
 
 
-def test_clipped_before_the_report_is_formed() -> None:
+def test_statistics_are_clipped_before_the_report_is_formed() -> None:
     domain = LinearReport(features=2)
     statistic = domain.statistic(
         [[[3.0, 4.0], [0.6, 0.8], [0.0, 0.5]], [[1.0, 0.0], [0.0, 0.0], [0.3, 0.3]]],
@@ -231,14 +231,14 @@ def test_impostors_are_clipped_or_refused() -> None:
 
 
 @pytest.mark.parametrize("shape", [(3,), (5, 2), (5, 4), (2, 5, 2)])
-def test_features_of_the_wrong_shape(shape: tuple[int, ...]) -> None:
+def test_features_of_the_wrong_shape_are_refused(shape: tuple[int, ...]) -> None:
     with pytest.raises(InvalidStatistic) as caught:
         LinearReport(features=3).statistic(np.zeros(shape), np.zeros(shape[:-1]))
     assert caught.value.argument == "features"
     assert str(shape) in str(caught.value)
 
 
-def test_rewards_of_the_wrong_shape() -> None:
+def test_rewards_of_the_wrong_shape_are_refused() -> None:
     for rewards in (0.0, [0.0], np.zeros((5, 1)), np.zeros(4)):
         with pytest.raises(InvalidStatistic) as caught:
             LinearReport(features=3).statistic(np.zeros((5, 3)), rewards)
@@ -246,7 +246,7 @@ def test_rewards_of_the_wrong_shape() -> None:
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
-def test_places_of_what_is_not_finite(bad: float) -> None:
+def test_errors_name_the_place_of_a_number_that_is_not_finite(bad: float) -> None:
     x, y = np.zeros((4, 3)), np.zeros(4)
     x[2, 1] = bad
     with pytest.raises(InvalidStatistic, match=r"features\[2, 1\]"):
@@ -257,13 +257,13 @@ def test_places_of_what_is_not_finite(bad: float) -> None:
 
 
 @pytest.mark.parametrize("value", [0, -1, 2.5, True, None, "3"])
-def test_bad_features(value: Any) -> None:
+def test_bad_features_are_refused(value: Any) -> None:
     with pytest.raises(InvalidArgument, match="features"):
         LinearReport(features=value)
 
 
 @pytest.mark.parametrize("value", [0, -1.0, math.nan, math.inf, True, None, "1"])
-def test_bad_reward_bounds(value: Any) -> None:
+def test_bad_reward_bounds_are_refused(value: Any) -> None:
     with pytest.raises(InvalidArgument, match="reward_bound"):
         LinearReport(features=2, reward_bound=value)
 
@@ -309,7 +309,7 @@ def test_noise_in_steps_of_a_grid_is_never_rounded_down() -> None:
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_features_that_are_no_numbers_are_told_to_nobody(value: float) -> None:
+def test_errors_do_not_show_features_that_are_no_numbers(value: float) -> None:
     report, broken = LinearReport(features=2), np.array([[value, 0.0]])
     weighted = WeightedStatistic(seen=report, weights=(1.0, 1.0), bits=False)
     for tell, domain in ((PublicStatistic(seen=report, scale=0.5), report), (weighted, Ball(dim=2, bound=0.5))):
@@ -317,7 +317,7 @@ def test_features_that_are_no_numbers_are_told_to_nobody(value: float) -> None:
             tell.statistic(domain, broken, np.array([1.0]), None, NoRandomness())
 
 
-def test_weighted_rewards_are_told_with_their_features() -> None:
+def test_weighted_rewards_are_reported_with_their_features() -> None:
     weighted = WeightedStatistic(seen=LinearReport(features=2), weights=(0.5, 2.0), bits=False)
     told = weighted.statistic(Ball(dim=2, bound=0.5), np.array([[0.6, 0.4]]), np.array([1.0]), None, NoRandomness())
     np.testing.assert_allclose(told.values, [[0.15, 0.4]])

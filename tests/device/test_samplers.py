@@ -211,7 +211,7 @@ def test_columns_are_drawn_by_their_distribution_function(power: int, scale: flo
 
 
 @pytest.mark.parametrize(("power", "scale"), [(GAUSSIAN, 40.0), (LAPLACE, 13.0), (GAUSSIAN, 3.3), (LAPLACE, 0.7)])
-def test_numbers_have_their_law_by_enumeration(power: int, scale: float) -> None:
+def test_numbers_have_their_distribution_by_enumeration(power: int, scale: float) -> None:
     """Of all columns, places, signs and coins of a fine lattice of words, other shares give k than the law says.
 
     Total variation: at most what a lattice of 2^12 columns and 2^7 coins leaves open; a scale 20 % smaller has 0.07.
@@ -288,7 +288,7 @@ def test_zero_has_one_sign(power: int) -> None:
 
 
 @pytest.mark.parametrize("power", POWERS)
-def test_scales_of_any_size(power: int) -> None:
+def test_noise_of_any_scale_is_drawn_exactly(power: int) -> None:
     for scale in (5e-324, 1e-12, 1.0, 2.0**52):
         drawn = samplers.sample_discrete(power, scale, 50, lambda shape: np.random.default_rng(1).integers(
             0, 2**64, shape, dtype=np.uint64))  # fmt: skip
@@ -318,7 +318,7 @@ def test_threads_draw_apart() -> None:
 
 
 @pytest.mark.parametrize("size", [0, (), (2, 0), (3, 4), 40_000])
-def test_shapes(size: Any) -> None:
+def test_estimates_have_the_shape_of_the_replicates(size: Any) -> None:
     """An array has another shape than was asked for, or less than all its numbers."""
     for draw in (
         lambda: SecureNoise().discrete_gaussian(std=3.0, size=size),

@@ -78,7 +78,7 @@ def diameters(points: Floats) -> tuple[float, float]:
     return float(distance.pdist(points).max()), float(distance.pdist(points, "cityblock").max())
 
 
-def test_the_triangle_by_hand() -> None:
+def test_the_triangle_of_weights_has_the_sides_computed_by_hand() -> None:
     """The corners (0, 0), (-M/2, M), (M/2, M) are not sqrt(5)/2 M apart at most, or 3/2 M in l1."""
     domain = ImportanceWeightDomain(4.0)
     assert domain == ImportanceWeightDomain(bound=4.0)
@@ -152,14 +152,14 @@ def test_distances_are_convex(domain: ImportanceWeightDomain) -> None:
 @each
 @examples(5, full=10)
 @given(data=st.data())
-def test_what_is_admitted_lies_inside(domain: Any, data: st.DataObject) -> None:
+def test_admitted_statistics_are_points_of_the_domain(domain: Any, data: st.DataObject) -> None:
     admit(domain, data)
 
 
 @pytest.mark.full
 @each
 @given(data=st.data())
-def test_what_is_rarely_admitted_lies_inside(domain: Any, data: st.DataObject) -> None:
+def test_rare_admitted_statistics_are_points_of_the_domain(domain: Any, data: st.DataObject) -> None:
     admit(domain, data)
 
 
@@ -225,7 +225,7 @@ def test_a_task_can_name_it(domain: Any) -> None:
         lambda: DoublyRobustDomain(bound=-1.0),
     ],
 )
-def test_what_is_no_domain_is_refused(make: Any) -> None:
+def test_values_that_are_no_domains_are_refused(make: Any) -> None:
     with pytest.raises(InvalidArgument):
         make()
 

@@ -51,7 +51,7 @@ def test_columns_share_the_unit_ball() -> None:
     assert FULL.features == [*(f"projection {i}" for i in range(6)), "constant"]
 
 
-def test_what_is_not_as_expected_is_zero_other_or_refused_and_counted() -> None:
+def test_unexpected_values_are_zero_other_or_refused_and_counted() -> None:
     seen = Map(Range(age=(0, 10)), OneHot(site=["a"], unknown="other", missing="zero"), Hash("note", buckets=4))
     odd = [{"age": -5, "site": "z", "note": "x"}, {"age": "5", "note": ""}, {"age": math.nan, "site": "a", "note": 7}]
     mapped = seen.mapped(odd)
@@ -77,7 +77,7 @@ def test_what_is_not_as_expected_is_zero_other_or_refused_and_counted() -> None:
         (Map(Hash("note", buckets=2, missing="refuse")), {"note": []}, "lists of one length|no text"),
     ],
 )
-def test_refusals(made: Map, record: dict[str, Any], words: str) -> None:
+def test_unexpected_values_are_refused_without_showing_them(made: Map, record: dict[str, Any], words: str) -> None:
     if record.get("note") == []:
         record = {"note": object()}
     with pytest.raises(InvalidStatistic, match=words):
@@ -124,7 +124,7 @@ def test_numbers_are_numbers_whatever_their_type() -> None:
             assert large(records)[0].tolist() == [1.0, 0.0]
 
 
-def test_columns_that_are_not_there_are_named() -> None:
+def test_missing_columns_are_named() -> None:
     with pytest.raises(InvalidStatistic, match=r"records\['age'\] .*Column 0 has a similar name"):
         FULL(pd.DataFrame({"Age": [1], "site": ["a"], "note": [""]}))
     twice = pd.DataFrame([[1, 2, "a", ""]], columns=["age", "age", "site", "note"])
@@ -140,7 +140,7 @@ def test_columns_that_are_not_there_are_named() -> None:
         FULL({"age": [1, 2], "site": ["a"], "note": ["", ""]})
 
 
-def test_a_row_depends_on_nobody_else() -> None:
+def test_a_row_depends_on_no_other_row() -> None:
     rng = np.random.default_rng(0)
     ages, sites = rng.uniform(0, 100, 20_000), rng.choice(["north", "south", "x"], 20_000)
     many = FULL.mapped({"age": ages, "site": sites, "note": [f"a{i % 7} b{i % 5}" for i in range(20_000)]}).values
@@ -159,7 +159,7 @@ def test_the_ball_stretches_and_clips() -> None:
     assert ends.mapped([{f"x{i}": 1 for i in range(7)}]).report.clipped == 0
 
 
-def test_a_constant_as_policies_with_an_intercept_have_it() -> None:
+def test_an_intercept_appends_a_constant_feature() -> None:
     x = FULL(ROWS)
     assert np.all(x[:, -1] == math.sqrt(0.5))
     assert np.all(np.linalg.norm(x, axis=1) <= 1 + 1e-15)
@@ -202,7 +202,7 @@ def test_words_are_those_of_the_bytes() -> None:
     assert not np.array_equal(other({"note": "green tea"}), tea)
 
 
-def test_most_is_said_once_and_only_of_enough_rows() -> None:
+def test_a_warning_about_most_rows_needs_enough_rows() -> None:
     made = Map(Range(age=(0, 1)), OneHot(site=["a"]))
     with pytest.warns(FeatureWarning, match=r"of 10 rows, 10 values of 'age' out of their range; 10 .*'site' missing"):
         made([{"age": 7}] * 10)
@@ -250,7 +250,7 @@ def test_json_is_the_map_bit_for_bit() -> None:
         (lambda: Map("age"), "Range, OneHot, Hash"),  # type: ignore[arg-type]
     ],
 )
-def test_maps_that_are_none(make: Any, words: str) -> None:
+def test_impossible_maps_are_refused(make: Any, words: str) -> None:
     with pytest.raises(InvalidArgument, match=words):
         make()
 
@@ -286,7 +286,7 @@ def fine(values: Any) -> None:
 
 @examples(50, full=150)
 @given(st.sampled_from(MAPS), tables)
-def test_mixed_records(made: Map, rows: list[dict[str, Any]]) -> None:
+def test_records_of_mixed_types_are_read(made: Map, rows: list[dict[str, Any]]) -> None:
     try:
         values = made.mapped(rows).values
     except BandannaError:
@@ -301,7 +301,7 @@ def test_mixed_records(made: Map, rows: list[dict[str, Any]]) -> None:
 
 @examples(50, full=150)
 @given(st.sampled_from(MAPS[:3]), tables, st.booleans())
-def test_frames(made: Map, rows: list[dict[str, Any]], whole: bool) -> None:
+def test_frames_of_every_library_give_the_same_features(made: Map, rows: list[dict[str, Any]], whole: bool) -> None:
     try:
         frame = pd.DataFrame(rows, columns=["age", "site", "note"], dtype=object if whole else None)
     except (OverflowError, UnicodeEncodeError):  # nobody has such a frame
@@ -319,7 +319,7 @@ plain = st.one_of(st.none(), st.booleans(), st.integers(-(2**62), 2**62), st.flo
 
 @examples(30, full=60)
 @given(st.lists(plain, max_size=5), st.lists(st.none() | st.text(max_size=4), max_size=5))
-def test_polars(ages: list[Any], notes: list[Any]) -> None:
+def test_polars_frames_are_read(ages: list[Any], notes: list[Any]) -> None:
     count = min(len(ages), len(notes))
     frame = pl.DataFrame(
         {"age": pl.Series(ages[:count], strict=False), "site": notes[:count], "note": notes[:count]}, strict=False
@@ -330,7 +330,7 @@ def test_polars(ages: list[Any], notes: list[Any]) -> None:
 
 
 @pytest.mark.parametrize("place", range(len(FIXED)))
-def test_odd_records(place: int) -> None:
+def test_odd_records_are_taken_or_refused(place: int) -> None:
     odd = FIXED[place]
     answers_or_refuses(lambda: MAPS[1].mapped(odd))
     answers_or_refuses(lambda: MAPS[1].mapped([odd]))
@@ -344,7 +344,7 @@ def test_odd_records(place: int) -> None:
 
 
 @pytest.mark.parametrize("place", range(len(FIXED)))
-def test_odd_parts(place: int) -> None:
+def test_odd_parts_of_a_map_are_taken_or_refused(place: int) -> None:
     odd = FIXED[place]
     answers_or_refuses(lambda: Map(Range(a=odd)))
     answers_or_refuses(lambda: Map(Range(a=(odd, 1), outside=odd)))
@@ -359,7 +359,7 @@ def test_odd_parts(place: int) -> None:
 
 @examples(40, full=100)
 @given(VALUES)
-def test_drawn_values(value: Any) -> None:
+def test_drawn_values_lie_inside_the_domain(value: Any) -> None:
     answers_or_refuses(lambda: MAPS[1].mapped(value.value))
     answers_or_refuses(lambda: MAPS[1].mapped([{"age": value.value, "site": value.value, "note": value.value}]))
 

@@ -82,7 +82,7 @@ def test_quantiles_are_near() -> None:
     assert fitted.counts["age"].shape == (61,)
 
 
-def test_missing_people_have_a_cell() -> None:
+def test_missing_values_have_a_cell() -> None:
     half = [None if i % 2 else age for i, age in enumerate(AGES.tolist())]
     fitted = fit_privately({"age": half}, {"age": (0, 120)}, privacy=bd.central(**BUDGET), source=noise(), bins=60)
     (column,) = fitted.range.columns
@@ -90,7 +90,7 @@ def test_missing_people_have_a_cell() -> None:
     assert abs(fitted.counts["age"][-1] - 2_000) < 6 * fitted.std
 
 
-def test_nothing_is_for_nothing() -> None:
+def test_ranges_from_records_need_a_budget() -> None:
     for privacy in (bd.none(), None, bd.central(epsilon=math.inf, delta=1e-5)):
         with pytest.raises(InvalidBudget, match="costs privacy"):
             fit_privately({"age": AGES}, {"age": (0, 120)}, privacy=privacy)  # type: ignore[arg-type]

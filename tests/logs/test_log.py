@@ -92,7 +92,7 @@ def test_propensities_by_design_are_public() -> None:
 @pytest.mark.parametrize(
     ("chance", "arms"), [(1.0, 4), (0.5, 4), (1 / 3, 4), (0.33, 3), (0.17, 6), (0.25, 4), (0.0099, 100)]
 )
-def test_one_number_that_can_be_true(chance: float, arms: int) -> None:
+def test_one_propensity_for_all_arms_is_one_over_their_number(chance: float, arms: int) -> None:
     frame = {"arm": [0, 1, 2], "reward": [0, 1, 1]}
     log = bd.Log.from_frame(frame, arm="arm", reward="reward", propensity=chance, arms=range(arms))
     assert log.propensities.tolist() == [chance] * 3
@@ -101,7 +101,7 @@ def test_one_number_that_can_be_true(chance: float, arms: int) -> None:
 @pytest.mark.parametrize(
     ("chance", "arms"), [(0.9, 4), (0.9, 2), (0.6, 4), (0.3, 4), (0.2, 4), (1e-300, 4), (0.75, None)]
 )
-def test_one_number_that_cannot_be_true(chance: float, arms: int | None) -> None:
+def test_one_propensity_that_is_no_such_fraction_is_refused(chance: float, arms: int | None) -> None:
     frame = {"arm": [0, 1, 1], "reward": [0, 1, 1]}
     names = None if arms is None else range(arms)
     with pytest.raises(InvalidArgument, match=r"must be 1/m.*give a column, or one for each arm") as caught:
@@ -109,7 +109,7 @@ def test_one_number_that_cannot_be_true(chance: float, arms: int | None) -> None
     assert (f"m from 1 to {arms}," in str(caught.value)) == (arms is not None)
 
 
-def test_one_number_and_one_for_each_arm_are_held_to_the_same() -> None:
+def test_one_propensity_and_one_for_each_arm_have_the_same_rules() -> None:
     for wrong in (0.6, {"tea": 0.6, "coffee": 0.6}):
         with pytest.raises(InvalidArgument, match=r"propensity.*column"):
             bd.Log.from_frame({"arm": ["tea", "coffee"], "won": [0, 1]}, arm="arm", reward="won", propensity=wrong)
@@ -118,7 +118,7 @@ def test_one_number_and_one_for_each_arm_are_held_to_the_same() -> None:
         assert log.floor == 0.5
 
 
-def test_features_of_arms_and_functions() -> None:
+def test_features_of_arms_are_columns_or_functions() -> None:
     frame = ROWS | {
         f"{arm} {i}": np.arange(4) + 10 * k + i for k, arm in enumerate(("tea", "coffee", "water")) for i in (0, 1)
     }
@@ -131,7 +131,7 @@ def test_features_of_arms_and_functions() -> None:
     assert bd.Log.from_frame(ROWS, **COLUMNS | {"context": ()}).contexts.shape == (4, 0)
 
 
-def test_eligible_arms() -> None:
+def test_eligible_arms_are_lists_or_columns_of_flags() -> None:
     listed = ROWS | {"could": [["tea", "water"], ["coffee"], ["tea", "coffee"], ["water", "tea"]]}
     flags = ROWS | {"t": [True, False, True, True], "c": ["no", "yes", "yes", "no"], "w": [1, 0, 0, 1]}
     one = bd.Log.from_frame(listed, **COLUMNS, eligible="could")
@@ -199,7 +199,7 @@ def bad(**changed: Any) -> dict[str, Any]:
         (pd.DataFrame(bad(won=pd.array([1, None, 0, 0], dtype="Int64"))), {}, "column 'won', row 1"),
     ],
 )
-def test_what_is_wrong_is_named(frame: Any, change: dict[str, Any], words: str) -> None:
+def test_errors_name_the_column_and_the_row(frame: Any, change: dict[str, Any], words: str) -> None:
     with pytest.raises(BandannaError) as caught:
         bd.Log.from_frame(frame, **COLUMNS | change)
     assert words in str(caught.value)
@@ -259,7 +259,7 @@ def test_files_are_the_tables_they_hold(tmp_path: Path) -> None:
     assert bd.Log.read(tmp_path / "log.parquet", **COLUMNS) == whole
 
 
-def test_one_cell_decides_about_nobody_else(tmp_path: Path) -> None:
+def test_one_cell_changes_no_other_row(tmp_path: Path) -> None:
     features = bd.features.Map(bd.features.Range(age=(18, 95)), bd.features.OneHot(site=[1, 2, "north"]))
     ages, sites = [str(20 + k) for k in range(40)], [("1", "2", "north")[k % 3] for k in range(40)]
     rows = {"arm": ["a", "b"] * 20, "reward": ["1", "0"] * 20, "p": ["0.5"] * 40, "age": ages, "site": sites}
@@ -293,7 +293,7 @@ def test_one_number_makes_no_other_names_of_large_ones(odd: str, tmp_path: Path)
 
 
 @pytest.mark.parametrize("between", [",", ";", "\t"])
-def test_what_spreadsheets_write_between_values(between: str, tmp_path: Path) -> None:
+def test_spreadsheets_may_separate_values_by_semicolons_or_tabs(between: str, tmp_path: Path) -> None:
     lines = [["who", "drug", "won"], ["a", "tea", "1"], ["b; c, d" if between == "\t" else "b", "milk", "0"]]
     (tmp_path / "log.csv").write_text("\n".join(between.join(line) for line in lines))
     log = bd.Log.read(tmp_path / "log.csv", arm="drug", reward="won", propensity=0.5)
@@ -302,7 +302,7 @@ def test_what_spreadsheets_write_between_values(between: str, tmp_path: Path) ->
     assert bd.Log.read(tmp_path / "texts.csv", arm="drug", reward="won", propensity=0.5).n_arms == 2
 
 
-def test_cells_of_a_csv_file(tmp_path: Path) -> None:
+def test_cells_of_a_csv_file_keep_leading_zeros_and_whole_numbers(tmp_path: Path) -> None:
     file = write_csv(tmp_path / "a.csv", {"arm": ["007", "1"], "reward": ["1", "0.5"], "p": ["5e-1", ".25"]})
     log = bd.Log.read(file, arm="arm", reward="reward", propensity="p")
     assert (log.names, log.rewards.tolist(), log.propensities.tolist()) == (("007", 1), [1.0, 0.5], [0.5, 0.25])
@@ -324,7 +324,7 @@ def test_cells_of_a_csv_file(tmp_path: Path) -> None:
         ("PAR1 but no more", "not a whole Parquet file"),
     ],
 )
-def test_files_that_are_none_are_refused(text: str, words: str, tmp_path: Path) -> None:
+def test_files_that_are_no_tables_are_refused(text: str, words: str, tmp_path: Path) -> None:
     (tmp_path / "log.csv").write_text(text)
     with pytest.raises(BandannaError) as caught:
         bd.Log.read(tmp_path / "log.csv", arm="arm", reward="reward", propensity="p")
@@ -333,7 +333,7 @@ def test_files_that_are_none_are_refused(text: str, words: str, tmp_path: Path) 
         bd.Log.read(tmp_path / "none.csv", arm="arm", reward="reward", propensity="p")
 
 
-def test_parts_of_a_log() -> None:
+def test_a_log_can_be_cut_and_split() -> None:
     rng = np.random.default_rng(0)
     frame = {"x": np.arange(100.0), "arm": rng.integers(0, 3, 100), "reward": rng.random(100)}
     log = bd.Log.from_frame(frame, context=["x"], arm="arm", reward="reward", propensity=1 / 3)
@@ -396,13 +396,13 @@ def test_parts_that_do_not_fit_are_refused(change: dict[str, Any]) -> None:
         bd.Log(**parts | change)
 
 
-def test_reading_says_nothing() -> None:
+def test_reading_a_log_prints_nothing() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert repr(bd.Log.from_frame(ROWS, **COLUMNS)) == "<Log of 4 events: 3 arms, 2 features of users>"
 
 
-def test_words_are_rewards() -> None:
+def test_words_may_be_rewards() -> None:
     columns = {name: ROWS[name] for name in ("arm", "p")}
     given = {"arm": "arm", "reward": "won", "propensity": "p"}
     for words in (["yes", "no", "Yes ", "no"], ["True", "false", "TRUE", "False"], [True, False, True, False]):
@@ -417,7 +417,7 @@ def test_words_are_rewards() -> None:
         bd.Log.from_frame({**columns, "won": ["cured", None, "ill", "ill"]}, success="cured", **given)
 
 
-def test_what_a_map_of_features_would_take_is_said() -> None:
+def test_an_error_names_the_feature_map_that_takes_texts() -> None:
     for ages in (["old", "young", "old", "old"], [0.1, None, 0.2, 0.3], [0.1, math.nan, 0.2, 0.3]):
         with pytest.raises(InvalidArgument, match=r"bd\.features\.Map"):
             bd.Log.from_frame({**ROWS, "age": ages}, **COLUMNS)
@@ -425,7 +425,7 @@ def test_what_a_map_of_features_would_take_is_said() -> None:
         bd.Log.from_frame(ROWS, arm="arm", reward="won")  # type: ignore[call-arg]
 
 
-def test_another_order_of_the_arms() -> None:
+def test_arms_may_be_renumbered_in_any_order() -> None:
     able = {"tea": [True] * 4, "coffee": [True, True, False, True], "water": [False, True, True, True]}
     frame = {**ROWS, **{f"can {name}": column for name, column in able.items()}}
     context = {"tea": ["age"], "coffee": ["weight"], "water": ["p"]}

@@ -122,7 +122,7 @@ def lints_of_arms() -> bd.Policy[Any]:
 
 @pytest.mark.parametrize("make", [lints_of_arms, linucb])
 @pytest.mark.parametrize("method", ["rejection", "weighted"])
-def test_who_could_be_given_other_arms_changes_nobody_else(make: Callable[[], bd.Policy[Any]], method: str) -> None:
+def test_other_eligible_arms_of_one_user_change_no_other_user(make: Callable[[], bd.Policy[Any]], method: str) -> None:
     policy, log = make(), small(of_arms=True)
     rng = np.random.default_rng(8)
     mask = np.where(rng.random((EVENTS, 1)) < 0.5, True, np.arange(2) == log.arms[:, None])  # both arms, or their own
@@ -162,7 +162,7 @@ def skewed(n: int) -> bd.Log:
     )  # fmt: skip
 
 
-def test_what_is_accepted_has_the_law_of_a_run() -> None:
+def test_accepted_events_have_the_distribution_of_a_run() -> None:
     """Arms that were given often count more than others, or weights are others than pi/p (false alarm 6e-7).
 
     Unweighted, the mean would be 0.36 instead of 0.53; five standard errors of ten runs are 0.07.
@@ -229,7 +229,7 @@ def test_policies_on_arms_without_features(name: str) -> None:
     assert np.all(np.abs(run.weight - 200) < 6 * np.sqrt(100))
 
 
-def test_episodes_that_public_numbers_end() -> None:
+def test_episodes_may_end_by_public_numbers() -> None:
     rng = np.random.default_rng(0)
     n = 300
     contexts = rng.normal(size=(n, 3, 2))
@@ -286,7 +286,9 @@ def test_only_eligible_arms_are_chosen() -> None:
         (lambda: 3, {}, "a Policy"),
     ],
 )
-def test_what_does_not_fit_is_refused(policy: Callable[[], Any], options: dict[str, Any], words: str) -> None:
+def test_policies_that_do_not_fit_are_refused(
+    policy: Callable[[], Any], options: dict[str, Any], words: str
+) -> None:
     with pytest.raises(InvalidArgument) as caught:
         bd.replay(policy(), clinic(100), **options)
     assert words in str(caught.value)

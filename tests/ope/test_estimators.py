@@ -94,7 +94,7 @@ def test_estimates_are_the_textbooks(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FORMULAS)
-def test_rewards_on_another_scale(name: str) -> None:
+def test_rewards_may_have_another_scale(name: str) -> None:
     """Estimates of rewards in [-5, 15] are not those of the same formulas, or intervals leave the range of rewards.
 
     An estimate of IPS may be outside of the range: then it is an end of its interval.
@@ -133,7 +133,7 @@ def test_a_baseline_is_a_control_variate() -> None:
         assert value.estimate == pytest.approx(average(lambda i, b=b: b + weight(i) * (SMALL[i][1] - b)), abs=1e-9)
 
 
-def test_sizes_and_cut_probability() -> None:
+def test_normal_numbers_are_cut_beyond_the_stated_probability() -> None:
     """Effective sample size or clipped mass are not (sum w)^2 / sum w^2 and mean (w - M)^+."""
     log, target, _ = stored()
     weights = np.array([weight(i) for i in ROWS])
@@ -183,7 +183,7 @@ def test_a_model_is_the_regression_of_each_arm() -> None:
     assert np.corrcoef(model(log.contexts).ravel(), means(log.contexts * 3).ravel())[0, 1] > 0.9
 
 
-def test_everybody_pays_once() -> None:
+def test_every_user_pays_once() -> None:
     one, two = short(clinic(3000, 2)).split(0.5, seed=1)
     privacy = bd.shuffle(epsilon=1.0, delta=1e-5)
     model = bd.ope.reward_model(one, privacy=privacy, seed=1)
@@ -218,7 +218,7 @@ def test_models_of_arms_with_features_and_without_any() -> None:
 @pytest.mark.parametrize(
     "q", [None, "x", [0.1], lambda x: 1 / 0, lambda x: np.full((20, 3), math.nan), np.zeros((3, 3))]
 )
-def test_what_is_no_model_is_refused(q: object) -> None:
+def test_values_that_are_no_models_are_refused(q: object) -> None:
     with pytest.raises(BandannaError):
         bd.ope.dr(clinic(20, 0), bold, q=q)
 
@@ -349,7 +349,7 @@ CASES["compare"][1].pop("target")
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_any_value_of_any_argument(name: str) -> None:
+def test_any_value_of_any_argument_is_taken_or_refused(name: str) -> None:
     function, arguments = CASES[name]
     for argument in arguments:
         for value in FIXED:

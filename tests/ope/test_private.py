@@ -240,7 +240,7 @@ def test_doubly_robust_noise_is_that_of_its_range() -> None:
     assert noise[0] <= ips <= 1.03 * noise[0]
 
 
-def test_confidence_of_the_tests_own_numbers() -> None:
+def test_the_tests_own_false_alarm_rates_are_as_stated() -> None:
     """Four standard errors of a standard deviation from 600 draws are more than 12 %."""
     low, high = (math.sqrt(stats.chi2.ppf(p, 600) / 600) for p in (3e-5, 1 - 3e-5))
     assert 0.88 <= low <= high <= 1.12

@@ -19,7 +19,7 @@ from ..deployment.inside import Inside, a_task
 from .worlds import bold, clinic, trial
 
 
-def test_words_and_numbers() -> None:
+def test_words_and_numbers_are_hashed_apart() -> None:
     """A word or a list of probabilities means other probabilities than it says."""
     log = trial(5, 0)
     assert to_target_policy(log, "uniform").chances.tolist() == [[0.25] * 4] * 5
@@ -31,7 +31,7 @@ def test_words_and_numbers() -> None:
     assert to_target_policy(log, per_row).largest == 1.0  # depends on who is in the log: not public
 
 
-def test_functions_of_contexts() -> None:
+def test_targets_may_be_functions_of_contexts() -> None:
     """A function's probabilities are not taken as they are, or its arms are not."""
     log = clinic(30, 0)
     np.testing.assert_array_equal(to_target_policy(log, bold).chances, bold(log.contexts))
@@ -59,7 +59,7 @@ def test_functions_of_contexts() -> None:
         ({}, '"uniform", "arm:NAME"'),
     ],
 )
-def test_what_is_no_target_is_refused(target: Any, words: str) -> None:
+def test_values_that_are_no_targets_are_refused(target: Any, words: str) -> None:
     with pytest.raises(BandannaError) as caught:
         bd.ope.snips(clinic(30, 0), target)
     assert words in str(caught.value)
@@ -163,7 +163,7 @@ def test_an_exported_task_is_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("arms", [3, 40, 100])
-def test_what_a_person_weighs_depends_on_nobody_else(arms: int) -> None:
+def test_a_users_weight_depends_on_no_other_user(arms: int) -> None:
     policy, n = bd.LinUCB(dim=2, horizon=100, batch=50, privacy=bd.central(epsilon=1.0, delta=1e-5)), 60
     tied, rng = np.tile([0.6, 0.0], (n, arms, 1)), np.random.default_rng(1)
     alone = tied.copy()

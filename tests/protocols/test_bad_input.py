@@ -94,7 +94,7 @@ def refused(
 
 @each
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
-def test_statistics_that_are_not_finite(protocol: BatchProtocol, bad: float) -> None:
+def test_statistics_that_are_not_finite_are_refused(protocol: BatchProtocol, bad: float) -> None:
     values = np.zeros((2, USERS, 3))
     values[1, 2, 0] = bad
     for path in ("messages", "law"):
@@ -111,7 +111,7 @@ def test_statistics_that_are_not_finite(protocol: BatchProtocol, bad: float) -> 
 
 @each
 @pytest.mark.parametrize("shape", [(USERS, 2), (USERS, 4), (3,), (), (0, 3)])
-def test_statistics_of_another_shape(protocol: BatchProtocol, shape: tuple[int, ...]) -> None:
+def test_statistics_of_another_shape_are_refused(protocol: BatchProtocol, shape: tuple[int, ...]) -> None:
     """A wrong dimension, a missing axis of users or an empty batch is refused, with the shape that is allowed."""
     refused(
         InvalidStatistic,
@@ -124,7 +124,7 @@ def test_statistics_of_another_shape(protocol: BatchProtocol, shape: tuple[int, 
 
 
 @each
-def test_statistics_outside_the_domain_without_clipping(protocol: BatchProtocol) -> None:
+def test_statistics_outside_the_domain_are_refused_without_clipping(protocol: BatchProtocol) -> None:
     values = np.zeros((USERS, 3))
     values[1] = [0.6, 0.8, 0.0]
     protocol.release(values, fast(), clip=False)
@@ -132,7 +132,7 @@ def test_statistics_outside_the_domain_without_clipping(protocol: BatchProtocol)
     refused(InvalidStatistic, "statistics[3]", "a point outside", protocol.release, values, fast(), clip=False)
 
 
-def test_reports_that_are_none() -> None:
+def test_vectors_that_are_no_reports_are_refused() -> None:
     domain = LinearReport(features=2)
     report = domain.pack(np.array([0.3, -0.5]), np.array(0.7))
     Clear(domain=domain).release([report], fast(), clip=False)
@@ -181,24 +181,24 @@ def test_participations_are_counted_from_one(calibrate: Callable[..., Any], part
 
 
 @each
-def test_participations_of_a_value(protocol: BatchProtocol) -> None:
+def test_a_protocol_refuses_zero_participations(protocol: BatchProtocol) -> None:
     refused(InvalidArgument, "participations", 0, dataclasses.replace, protocol, participations=0)
 
 
 @each_calibration
 @pytest.mark.parametrize("word", ["loose", "", "Tight", None])
-def test_unknown_calibrations(calibrate: Callable[..., Any], word: Any) -> None:
+def test_unknown_calibrations_are_refused(calibrate: Callable[..., Any], word: Any) -> None:
     refused(InvalidArgument, "calibration", word, calibrate, calibration=word)
 
 
 @each
 @pytest.mark.parametrize("word", ["wire", "", None, "LAW"])
-def test_unknown_paths(protocol: BatchProtocol, word: Any) -> None:
+def test_unknown_paths_are_refused(protocol: BatchProtocol, word: Any) -> None:
     refused(InvalidArgument, "path", word, protocol.release, np.zeros((USERS, 3)), fast(), path=word)
 
 
 @pytest.mark.parametrize("word", ["lbt", "", None])
-def test_unknown_continual_mechanisms(word: Any) -> None:
+def test_unknown_continual_mechanisms_are_refused(word: Any) -> None:
     with pytest.raises(InvalidArgument, match="'blt', 'tree'") as caught:
         CALIBRATE["central_continual"](mechanism=word)
     assert caught.value.value == word
@@ -218,7 +218,7 @@ def test_noise_is_positive(std: Any) -> None:
     refused(InvalidArgument, "noise_std", std, CentralContinual, factorisation=factorise("tree", horizon=4), **given)
 
 
-def test_budgets_of_another_kind() -> None:
+def test_budgets_of_another_kind_are_refused() -> None:
     for name in ("shuffle_gaussian", "shuffle_binomial"):
         refused(InvalidBudget, "budget", ZCDP(rho=0.1), CALIBRATE[name], budget=ZCDP(rho=0.1))
     for name in ("central_gaussian", "central_continual", "local_gaussian"):
@@ -242,7 +242,7 @@ def ledger_of(protocol: BatchProtocol) -> tuple[Ledger, Callable[..., Any]]:
 
 @pytest.mark.parametrize("name", ["central_gaussian", "local_gaussian", "shuffle_gaussian", "shuffle_binomial"])
 @pytest.mark.often(of=lambda name: name != "shuffle_gaussian")
-def test_other_data_under_a_released_batch(name: str) -> None:
+def test_other_data_under_a_released_batch_is_refused(name: str) -> None:
     protocol = CALIBRATE[name](participations=2)
     ledger, release = ledger_of(protocol)
     values = np.full((USERS, 3), 0.2)
@@ -310,19 +310,19 @@ def test_little_noise_has_an_answer(std: float, batch: int) -> None:
     assert len(json.loads(json.dumps([row.to_dict() for row in rows], allow_nan=False))) == len(PROTOCOL_NAMES)
 
 
-def test_statistics_of_another_domain() -> None:
+def test_statistics_of_another_domain_are_refused() -> None:
     with pytest.raises(InvalidStatistic):
         CentralGaussian(domain=BALL, noise_std=1.0).release(Ball(dim=3, bound=100).admit(np.full((4, 3), 50.0)), fast())
 
 
-def test_statistics_of_another_dimension() -> None:
+def test_statistics_of_another_dimension_are_refused() -> None:
     protocol = ShuffleBinomial(domain=BALL, noise=BinomialNoise(scale=3.0, trials=30, users=4))
     with pytest.raises(InvalidStatistic):
         protocol.release(Ball(dim=1).admit(np.full((4, 1), 0.5)), fast())
 
 
 @pytest.mark.parametrize("changed", [{"trials": 0}, {"scale": -3.0}, {"users": 1}, {"probability": 2.0}])
-def test_binomial_noise_without_an_event(changed: dict) -> None:
+def test_binomial_noise_without_an_event_is_refused(changed: dict) -> None:
     with pytest.raises(InvalidArgument):
         ShuffleBinomial(domain=BALL, noise=BinomialNoise(**{"scale": 3.0, "trials": 30, "users": 4, **changed}))
 
@@ -335,33 +335,35 @@ def test_full_privacy_against_the_shuffler_is_stated() -> None:
 
 
 @pytest.mark.parametrize("values", [[["a", "b", "c"]] * 4, [[1, 2, 3], [1, 2]]])
-def test_statistics_that_are_no_numbers(values: list) -> None:
+def test_statistics_that_are_no_numbers_are_refused(values: list) -> None:
     with pytest.raises(InvalidStatistic):
         Clear(domain=BALL).release(values, fast())
 
 
-def test_budgets_that_are_none() -> None:
+def test_values_that_are_no_budgets_are_refused() -> None:
     with pytest.raises(InvalidBudget):
         CentralGaussian.calibrate(domain=BALL, budget=1.0)
 
 
-def test_papers_participations() -> None:
+def test_printed_noise_pays_for_participations() -> None:
     """participations = 0 is refused by name for the printed vector sum too."""
     with pytest.raises(BandannaError):
         ShuffleBinomial.calibrate(domain=BALL, budget=REFUSALS_BUDGET, batch=4, participations=0, calibration="paper")
 
 
-def test_horizon_zero() -> None:  # test_comparison.py (add {"horizon": 0} to test_bad_settings_are_refused)
+def test_a_horizon_of_zero_is_refused() -> (
+    None
+):  # test_comparison.py (add {"horizon": 0} to test_bad_settings_are_refused)
     with pytest.raises(InvalidArgument):
         compare_protocols(domain=REPORT, budget=REFUSALS_BUDGET, batch=20, horizon=0)
 
 
-def test_std_of_another_batch() -> None:
+def test_the_std_of_a_smaller_batch_is_refused() -> None:
     with pytest.raises(InvalidArgument):
         ShuffleGaussian(domain=BALL, noise_std=1.0, batch=4).std(3)
 
 
-def test_groups_of_unequal_batches() -> None:
+def test_groups_of_unequal_batches_are_refused() -> None:
     grouped = Statistic(
         domain=BALL, values=np.zeros((2, 2, 3)), clipped=np.zeros(2, dtype=np.int64), counts=np.array([[2, 2], [9, 9]])
     )
@@ -371,7 +373,7 @@ def test_groups_of_unequal_batches() -> None:
         )
 
 
-def test_bits_of_large_counts() -> None:
+def test_large_counts_of_bits_are_exact() -> None:
     """A largest count of 2^50 takes 51 bits."""
     noise = BinomialNoise(scale=1.0, trials=2**50 - 1, users=2)
     assert ShuffleBinomial(domain=Box(dim=1), noise=noise).bits_per_user == 51
@@ -414,7 +416,7 @@ large = st.floats(1.0, 9.0).map(lambda exponent: 1 - 10.0**-exponent)
 @example(10**2.5, 1e-42, DOMAINS[0], 3)  # the bound rises again between 256 and 512
 @example(1.0, 0.999999, DOMAINS[0], 3)
 @given(sizes, st.one_of(tiny, large), st.sampled_from(DOMAINS), st.sampled_from([1, 3]))
-def test_what_is_calibrated_states_no_more_than_its_budget(
+def test_calibrated_protocols_state_at_most_their_budget(
     kind: str, epsilon: float, delta: float, domain: Domain, participations: int
 ) -> None:
     found = stated(kind, domain, ApproxDP(epsilon=epsilon, delta=delta), participations)
@@ -423,7 +425,7 @@ def test_what_is_calibrated_states_no_more_than_its_budget(
 
 @pytest.mark.parametrize("kind", ["laplace", "local bits", "local unit"])
 @pytest.mark.parametrize("epsilon", [1e-300, 1e-6, 30.0, 1e3, 1e300, math.inf])
-def test_extreme_pure_budgets(kind: str, epsilon: float) -> None:
+def test_extreme_pure_budgets_are_met_or_refused(kind: str, epsilon: float) -> None:
     found = stated(kind, DOMAINS[0], PureDP(epsilon=epsilon), 3)
     assert found is None or (found[0] <= epsilon and found[1] == 0)
 

@@ -109,7 +109,7 @@ def test_best_degrees_are_the_best(horizon: int, k: int, averaging: bool) -> Non
     assert chosen <= 1.02 * min(error(tree) for tree in every)
 
 
-def test_best_number_of_shufflers() -> None:
+def test_the_best_number_of_shufflers_has_the_least_error() -> None:
     for horizon in (10, 1000, 20_000):
 
         def error(tree: BatchTree) -> float:
@@ -135,7 +135,7 @@ def test_many_shufflers_are_algorithm_2(power: int) -> None:
     assert tree.batches[-1] == 2
 
 
-def test_papers_degrees() -> None:
+def test_the_papers_degrees_are_their_roots() -> None:
     """The paper's degrees are not n^{1/(2k+1)} and n^{2/(2k+1)}, rounded."""
     assert paper_tree(2**15, 1).degrees == (32,)
     assert paper_tree(10**5, 2).degrees == (10, 100)
@@ -144,7 +144,7 @@ def test_papers_degrees() -> None:
 
 
 @given(trees_.filter(lambda tree: tree.levels > 1), st.integers(0, 2**31), st.booleans())
-def test_the_split_is_the_least(tree: BatchTree, seed: int, averaging: bool) -> None:
+def test_the_split_of_the_price_has_the_least_variance(tree: BatchTree, seed: int, averaging: bool) -> None:
     nodes = np.array([*(d - 1 for d in tree.degrees[1:]), tree.batches[-1]], dtype=float)
 
     def variance(split: np.ndarray) -> float:
@@ -165,7 +165,7 @@ def test_the_split_is_the_least(tree: BatchTree, seed: int, averaging: bool) -> 
     assert worst_variance(tree, [1 / s for s in split], averaging) <= variance(best) * (1 + 1e-9)
 
 
-def test_the_split_of_the_specification() -> None:
+def test_the_split_of_the_price_follows_its_formula() -> None:
     """Without averaging, mu_j^2 is not proportional to sqrt(m_j): m = (255, 15, 1) gives 20.84 instead of 28.51."""
     tree = BatchTree(horizon=2 * 256 * 16, degrees=(2, 256, 16))  # one batch on top
     assert tree.batches[-1] == 1
@@ -176,12 +176,12 @@ def test_the_split_of_the_specification() -> None:
 
 
 @pytest.mark.parametrize("degrees", [(), (1,), (2, 1), (2, 2.5), (4, 4)])
-def test_bad_degrees(degrees: tuple[float, ...]) -> None:
+def test_bad_degrees_are_refused(degrees: tuple[float, ...]) -> None:
     with pytest.raises(InvalidArgument, match="degrees"):
         BatchTree(horizon=15, degrees=degrees)  # type: ignore[arg-type]
 
 
-def test_bad_numbers_of_shufflers() -> None:
+def test_bad_numbers_of_shufflers_are_refused() -> None:
     for wrong in (0, 1.5, "most"):
         with pytest.raises(InvalidArgument, match="shufflers"):
             best_tree(100, wrong, noise=NOISE, bound=1.0)  # type: ignore[arg-type]

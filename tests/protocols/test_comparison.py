@@ -187,7 +187,7 @@ def test_directions_that_do_not_exist_leave_a_note(monkeypatch: pytest.MonkeyPat
     assert "from 2 to 8,192 coordinates" in flat.note
 
 
-def test_progress_is_told() -> None:
+def test_progress_is_reported() -> None:
     told: list[str] = []
     compare_protocols(domain=REPORT, budget=BUDGET, batch=200, progress=told.append)
     assert tuple(told) == PROTOCOL_NAMES

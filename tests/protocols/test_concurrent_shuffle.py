@@ -134,7 +134,7 @@ def test_estimates_are_unbiased_with_the_stated_variance(protocol: ConcurrentShu
     assert np.allclose(protocol.prefix_std() ** 2, [protocol.prefix_variance(t) for t in range(2, 22, 2)])
 
 
-def test_averaging_helps() -> None:
+def test_averaging_lowers_the_variance() -> None:
     averaged = SMALL["numbers"]
     plain = replace(averaged, averaging=False)
     with_parts, without = averaged.prefix_variance(np.arange(22)), plain.prefix_variance(np.arange(22))
@@ -254,7 +254,7 @@ def test_paper_mode_gives_each_level_its_share() -> None:
     assert paper.guarantee.epsilon < 0.7  # simple composition overstates
 
 
-def test_any_horizon_and_number_of_shufflers() -> None:
+def test_any_horizon_and_number_of_shufflers_have_a_tree() -> None:
     """Some horizon between 2 and a million cannot be served."""
     for horizon, k in ((2, 1), (3, 1), (5, 2), (7, 2), (97, 6), (1000, 9), (123_457, 4), (999_983, 3), (10**6, 12)):
         protocol = ConcurrentShuffle.calibrate(domain=Bits(), budget=BUDGET, horizon=horizon, shufflers=k)
@@ -285,7 +285,7 @@ def test_a_secure_source_runs_messages() -> None:
 
 
 @pytest.mark.parametrize("users", [2, 5, 12, 20, 21])
-def test_counts_of_batches_tell_everything_about_bits(users: int) -> None:
+def test_counts_of_batches_determine_streams_of_bits(users: int) -> None:
     protocol = SMALL["bits"]
     bits = np.random.default_rng(users).integers(0, 2, (3, 4, users)).astype(float)
     ones = bits[..., : users // 2 * 2].reshape(3, 4, -1, 2).sum(axis=-1).astype(int)
@@ -325,7 +325,7 @@ def test_bad_input_changes_nothing() -> None:
         ConcurrentShuffle.calibrate(budget=ZCDP(rho=0.1), **given)
 
 
-def test_channel_over_concurrent_shufflers() -> None:
+def test_a_running_sum_may_use_concurrent_shufflers() -> None:
     domain, horizon = LinearReport(features=2), 3000
     privacy = concurrent(epsilon=1.0, delta=1e-5, shufflers=3)
     size = lowest_batch_size(privacy, domain=domain, horizon=horizon)

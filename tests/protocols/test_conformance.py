@@ -258,7 +258,7 @@ def test_users_are_interchangeable(protocol: BatchProtocol) -> None:
 
 
 @each_batch
-def test_people_are_protected_by_the_secure_source(protocol: BatchProtocol) -> None:
+def test_batches_are_protected_by_the_secure_source(protocol: BatchProtocol) -> None:
     secure: NoiseSource = SecureNoise()
     first, second = (protocol.release(reports(2), secure) for _ in range(2))
     assert first.total.shape == (2, DOMAIN.dim)

@@ -226,7 +226,7 @@ def test_the_papers_calibration_is_a_tree_by_the_classical_formula() -> None:
 
 
 @each
-def test_a_step_of_half_a_million_users(kind: str) -> None:
+def test_a_step_may_have_half_a_million_users(kind: str) -> None:
     """Rounding errors of a step's sum would let one replaced user move it by more than the domain allows.
 
     After 2^17 ones, plain float sums on either side of a power of two round every small value differently.

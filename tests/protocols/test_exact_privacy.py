@@ -268,7 +268,7 @@ def test_the_simulators_path_has_the_same_law(domain: Domain, epsilon: float, de
 
 
 @pytest.mark.parametrize(("users", "trials"), [(2, 2), (3, 1)])
-def test_shuffled_bits_tell_exactly_the_totals(users: int, trials: int) -> None:
+def test_shuffled_bits_are_equivalent_to_their_totals(users: int, trials: int) -> None:
     noise, domain = BinomialNoise(scale=1.0, trials=trials, users=users), Box(dim=1)
     length = 1 + trials
     for counts in itertools.product(range(length + 1), repeat=users):
@@ -311,7 +311,7 @@ def test_bits_are_as_private_as_totals(users: int, trials: int, probability: flo
 
 
 @pytest.mark.parametrize("domain", [Box(dim=1), Ball(dim=2)])
-def test_what_is_left_against_the_shuffler_holds(domain: Domain) -> None:
+def test_the_stated_guarantee_against_the_shuffler_holds(domain: Domain) -> None:
     budget = ApproxDP(epsilon=1.0, delta=1e-2)
     protocol = ShuffleBinomial.calibrate(domain=domain, budget=budget, batch=2)
     left = protocol.guarantee.shuffler
@@ -321,7 +321,7 @@ def test_what_is_left_against_the_shuffler_holds(domain: Domain) -> None:
     assert check(weaker(protocol), left.epsilon, [()]) > left.delta
 
 
-def test_what_the_shuffler_surely_learns_is_stated() -> None:
+def test_the_guarantee_states_what_the_shuffler_learns_for_certain() -> None:
     budget = ApproxDP(epsilon=1.0, delta=0.1)
     protocol = ShuffleBinomial.calibrate(domain=LinearReport(features=5), budget=budget, batch=200)
     stated = protocol.guarantee

@@ -179,19 +179,19 @@ def test_refusals_of_bits_are_charged_for_every_participation() -> None:
         ShuffleBits.calibrate(batch=16, budget=budget, participations=300, coins="checked")
 
 
-def test_what_refusals_cost_is_in_the_event() -> None:
+def test_the_event_contains_the_price_of_refusals() -> None:
     noise = BinomialNoise(scale=4.0, trials=400, users=16)
     assert ShuffleBinomial(domain=Ball(dim=5), noise=noise, coins="checked").event.tail == 16 * 5 * 2.0**-60
     assert ShuffleBits(noise=noise, coins="checked").event.tail == 16 * 2.0**-60
 
 
-def test_how_often_the_shuffler_is_sure_of_a_bit() -> None:
+def test_the_shuffler_is_sure_of_a_bit_with_the_stated_probability() -> None:
     noise = BinomialNoise(scale=3.0, trials=5, users=4)
     assert shuffle_bits.bit_exposure_delta(noise) == pytest.approx(0.5)
     assert shuffle_bits.bit_exposure_delta(noise, "mixer") == 1.0
 
 
-def test_what_the_shuffler_sees_has_every_coordinate() -> None:
+def test_the_shufflers_view_has_every_coordinate() -> None:
     noise = BinomialNoise(scale=4.0, trials=400, users=16)
     view = ShuffleBinomial(domain=Ball(dim=5), noise=noise).local_event
     assert isinstance(view, BinomialEvent)
@@ -318,7 +318,7 @@ def test_counts_are_on_the_lattice_of_the_noise(coins: str) -> None:
         assert view.shift == pytest.approx(20.0 * domain.sensitivity)
 
 
-def test_public_features_are_told_in_their_scale() -> None:
+def test_public_features_are_reported_in_their_scale() -> None:
     report = LinearReport(features=2)
     told = PublicStatistic(seen=report, scale=0.5)
     statistic = told.statistic(report, np.array([[1.0, 0.0]]), np.array([1.0]), None, NoRandomness())

@@ -68,7 +68,7 @@ def test_pure_noise_is_on_a_lattice_that_holds_the_sum(ends: tuple[float, float]
     assert protocol.steps == 2**20 or users * finer.steps > 2**60
 
 
-def test_what_has_no_protocol_is_refused_by_name() -> None:
+def test_budgets_without_protocol_are_refused_by_name() -> None:
     for wrong in (local(epsilon=1.0, delta=0.0), central(epsilon=1.0, delta=0.0, calibration="paper")):
         with pytest.raises(InvalidBudget, match="central model with tight noise"):
             protocol_for(wrong, Box(dim=2), 10)

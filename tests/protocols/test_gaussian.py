@@ -146,7 +146,7 @@ def test_small_batches_gain_next_to_all_at_a_small_epsilon(batch: int) -> None:
     assert 1.0 <= shuffled.noise_std * math.sqrt(batch) / local.noise_std <= 1.04
 
 
-def test_what_is_left_against_the_shuffler_is_the_local_guarantee() -> None:
+def test_the_guarantee_against_the_shuffler_is_the_local_one() -> None:
     budget = ApproxDP(epsilon=1.0, delta=1e-5)
     for times in (1, 2):
         protocol = ShuffleGaussian.calibrate(domain=REPORT, budget=budget, batch=200, participations=times)
@@ -217,7 +217,7 @@ def test_noise_is_for_batches_that_are_no_smaller() -> None:
             assert (caught.value.argument, caught.value.value) == ("batch", users)
 
 
-def test_what_it_cannot_do_is_refused() -> None:
+def test_impossible_counters_are_refused() -> None:
     budget = ApproxDP(epsilon=0.01, delta=1e-5)
     with pytest.raises(InvalidBudget, match="ApproxDP"):
         ShuffleGaussian.calibrate(domain=REPORT, budget=ZCDP(rho=0.1), batch=20)
@@ -288,7 +288,7 @@ def test_every_entry_has_the_printed_noise(kind: Any) -> None:
     ("kind", "epsilon", "printed"),
     [(bd.protocols.ShuffleGaussian, 0.05, 1_664), (bd.protocols.ShuffleBinomial, 1.0, 3_225)],
 )
-def test_the_printed_noise_above_the_diagonal(kind: Any, epsilon: float, printed: int) -> None:
+def test_noise_above_the_diagonal_is_printed_for_every_entry(kind: Any, epsilon: float, printed: int) -> None:
     """For B = 200, d = 3 and delta = 1e-5 the entries above the diagonal have the numbers that the theorems give."""
     budget = bd.privacy.ApproxDP(epsilon=epsilon, delta=1e-5)
     protocol = kind.calibrate(domain=bd.device.LinearReport(features=3), budget=budget, batch=200, calibration="paper")

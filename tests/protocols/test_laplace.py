@@ -47,7 +47,7 @@ def worst_ratio(protocol: CentralLaplace, grid: np.ndarray, users: int) -> float
 
 
 @pytest.mark.parametrize("dim", [1, 2])
-def test_pure_exactly(dim: int) -> None:
+def test_noise_is_exactly_pure(dim: int) -> None:
     """Some output is more than e^epsilon times as likely for a neighbour: then the variant is not pure, delta = 0.
 
     Every pair of neighbours of two users on a fine grid of values; also fails if the noise were 20 % smaller.
@@ -86,7 +86,7 @@ def test_noise_has_its_law() -> None:
         assert released.variance == pytest.approx(8.0, rel=1e-5)
 
 
-def test_secure_source_and_participations() -> None:
+def test_a_secure_source_and_participations_are_stated() -> None:
     protocol = CentralLaplace.calibrate(
         domain=Box(dim=2, low=0.0, high=1.0), budget=PureDP(epsilon=1.0), participations=3
     )
@@ -96,7 +96,7 @@ def test_secure_source_and_participations() -> None:
     assert protocol.guarantee.unit == "user"
 
 
-def test_budgets() -> None:
+def test_every_form_of_budget_is_taken() -> None:
     with pytest.raises(InvalidBudget):
         CentralLaplace.calibrate(domain=Ball(dim=1), budget=ZCDP(rho=1.0))
     with pytest.raises(InvalidBudget):
@@ -105,7 +105,7 @@ def test_budgets() -> None:
     assert kept.guarantee.delta == 0.0
 
 
-def test_pure_for_half_a_million_users() -> None:
+def test_sums_of_half_a_million_users_are_pure() -> None:
     """Rounding errors of the users' sum let one replaced user be seen at more than epsilon.
 
     After 2^17 ones, sums on either side of a power of two round every small value differently: plain float sums differ
@@ -121,7 +121,7 @@ def test_pure_for_half_a_million_users() -> None:
     assert np.sum(np.abs(totals[0] - totals[1])) / protocol.scale <= protocol.guarantee.epsilon
 
 
-def test_lattice_too_fine_for_the_users() -> None:
+def test_a_lattice_too_fine_for_the_users_is_refused() -> None:
     """A batch is released whose sum on the lattice leaves 64-bit integers."""
     protocol = CentralLaplace.calibrate(domain=Box(dim=1, low=-1.0, high=1.0), budget=PureDP(epsilon=1.0), steps=2**51)
     assert protocol.release(np.ones((1024, 1)), Silent()).total == 1024

@@ -104,7 +104,7 @@ def test_it_is_a_value_that_says_who_sees_what() -> None:
     assert protocol.release([[1.0], [0.0]], SecureNoise()).count == 2
 
 
-def test_bad_input() -> None:
+def test_bad_input_is_refused() -> None:
     protocol = LocalBits(epsilon=1.0)
     with pytest.raises(InvalidStatistic):
         protocol.release([[0.4]], FastNoise(np.random.default_rng(0)), clip=False)
@@ -233,7 +233,7 @@ def test_several_answers_keep_the_budget(budget: Budget) -> None:
     assert accountant.satisfies(CompositionEvent(events=(protocol.event,) * 3), budget)
 
 
-def test_what_is_public_is_summed_exactly_and_costs_nothing() -> None:
+def test_public_numbers_are_summed_exactly_at_no_price() -> None:
     protocol, domain = PublicSum(domain=LinearReport(features=2)), LinearReport(features=2)
     reports = domain.statistic(np.array([[0.3, 0.4], [1.0, 0.0]]), np.array([0.5, 0.5]))
     for path in ("messages", "law"):

@@ -152,7 +152,7 @@ def test_a_stream_in_roles_is_its_release(protocol: StreamProtocol) -> None:
 
 
 @each
-def test_people_send_integers(protocol: Any) -> None:
+def test_devices_send_integers_with_secure_noise(protocol: Any) -> None:
     """With a secure source something else than 64-bit integers leaves a device, or fresh messages are alike."""
     statistic, secure = protocol.admit(values(protocol, users=50)), SecureNoise()
     first, second = (protocol.device.message(statistic, secure) for _ in range(2))

@@ -167,7 +167,7 @@ def test_bits_are_counted_at_powers_of_two() -> None:
         assert ShuffleBinomial(domain=Box(dim=1), noise=noise).bits_per_user == bits  # one step and the coins
 
 
-def test_long_messages_are_warned_of() -> None:
+def test_long_messages_give_a_warning() -> None:
     common: dict[str, Any] = {"domain": LinearReport(features=5), "budget": ApproxDP(epsilon=1.0, delta=1e-5)}
     bits = ShuffleBinomial.calibrate(batch=20, **common).bits_per_user
     with pytest.warns(CommunicationWarning, match=rf"{bits} bits, above the limit of {bits - 1}"):
@@ -198,7 +198,7 @@ def test_the_event_is_that_of_the_totals() -> None:
     )
 
 
-def test_what_the_shuffler_could_learn_is_stated() -> None:
+def test_the_guarantee_states_what_the_shuffler_could_learn() -> None:
     domain = LinearReport(features=5)
     large = ShuffleBinomial.calibrate(domain=domain, budget=ApproxDP(epsilon=1.0, delta=0.1), batch=200).guarantee
     assert large.shuffler is None
@@ -239,7 +239,7 @@ def test_off_diagonal_noise_has_half_the_variance() -> None:
 
 
 @pytest.mark.parametrize("trials", [40, 10**10])
-def test_what_the_shuffler_is_sure_of(trials: int) -> None:
+def test_the_shuffler_is_sure_of_counts_outside_the_overlap(trials: int) -> None:
     domain = Box(dim=1)
     for reach, p in ((7, 0.5), (20, 0.25), (40, 0.5)):
         found = shuffle_binomial.exposure_delta(
@@ -325,7 +325,7 @@ def exact_delta(copies: int, coins: int, epsilon: float) -> float:
 
 @each_budget
 @pytest.mark.often(of=lambda budget: budget.epsilon != 1.0)
-def test_bits_of_more_users_say_no_more(budget: ApproxDP) -> None:
+def test_bits_of_more_users_reveal_no_more(budget: ApproxDP) -> None:
     noise = ShuffleBits.calibrate(budget=budget, batch=BATCH).noise
     deltas = [exact_delta(int(noise.scale), n * noise.trials, budget.epsilon) for n in LARGER]
     assert deltas[0] <= budget.delta * (1 + 1e-9)

@@ -71,7 +71,7 @@ def test_privacy_is_tight() -> None:
     assert 0.98 < stated.epsilon <= 1.0
 
 
-def test_unary_messages_say_the_same() -> None:
+def test_unary_messages_have_the_same_information() -> None:
     protocol = ShuffleBits(noise=BinomialNoise(scale=3.0, trials=12, users=5))
     counts = protocol.device.message(protocol.admit(BITS), fast(4))
     bits = unary_form.expand_ones(counts, protocol.noise, fast(5))
@@ -88,7 +88,7 @@ def test_groups_of_equal_users_are_summed() -> None:
     assert np.mean(drawn) == pytest.approx(4.0, abs=5 * protocol.std(5) / 20)
 
 
-def test_shuffler_is_told_apart() -> None:
+def test_the_shuffler_is_named_apart_from_the_analyzer() -> None:
     clear = ShuffleBits(noise=BinomialNoise(scale=9.0, trials=4, users=50)).guarantee
     assert clear.exposed == 1.0
     assert clear.shuffler is None
@@ -103,7 +103,7 @@ def test_it_is_a_frozen_value() -> None:
     assert hash(protocol) == hash(copy.copy(protocol))
 
 
-def test_bad_input() -> None:
+def test_bad_input_is_refused() -> None:
     """Values between 0 and 1, other batch sizes, other domains or a secure source's shortcut pass."""
     protocol = ShuffleBits(noise=BinomialNoise(scale=3.0, trials=12, users=5))
     with pytest.raises(InvalidStatistic):

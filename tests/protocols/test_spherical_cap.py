@@ -159,7 +159,7 @@ def test_errors_are_as_stated(path: str) -> None:
     assert UNIT.release(ROWS, fast(), path=path).variance == pytest.approx(UNIT.std(USERS) ** 2)
 
 
-def test_no_direction_is_noisier_than_said() -> None:
+def test_no_direction_is_noisier_than_stated() -> None:
     rows = np.tile([[0.5001, 0.5]], (USERS, 1))  # hardly off the centre, along the first axis
     found = errors(UNIT, "law", 6, rows)
     spread = 6 * np.std(found[:, 0] ** 2) / math.sqrt(DRAWS)
@@ -227,12 +227,12 @@ def test_less_noise_is_chosen_by_computation(epsilon: float, participations: int
 
 @pytest.mark.parametrize(("participations", "name"), [(1, "local_unit"), (40, "local_gaussian")])
 @pytest.mark.often(of=lambda participations: participations == 1)
-def test_who_comes_often_has_gaussian_noise(participations: int, name: str) -> None:
+def test_auto_is_gaussian_for_many_participations(participations: int, name: str) -> None:
     privacy = bd.local(**B, participations=participations, protocol="auto")
     assert local_protocol_for(privacy, REPORT).name == name
 
 
-def test_what_a_user_chose_is_not_preferred_away() -> None:
+def test_a_target_may_depend_on_the_users_choice() -> None:
     chosen = bd.local(**B, protocol="gaussian")
     assert chosen.with_default_protocol("auto") == chosen
     assert bd.shuffle(**B).with_default_protocol("auto") == bd.shuffle(**B)
@@ -260,7 +260,7 @@ def test_directions_are_opened_wherever_local_reports_are() -> None:
     assert np.all(np.isfinite([counter.update(row) for row in np.eye(3)]))
 
 
-def test_where_there_are_no_directions_auto_is_gaussian() -> None:
+def test_auto_is_gaussian_where_no_directions_exist() -> None:
     auto = bd.local(**B, protocol="auto")
     for domain in (Box(dim=1), Ball(dim=10_000)):
         assert isinstance(local_protocol_for(auto, domain), LocalGaussian)
@@ -305,7 +305,7 @@ def test_words_are_counted() -> None:
     assert LocalUnit.calibrate(domain=REPORT, budget=APPROX).draws(2).words == 3 * 2 * 3 * 10
 
 
-def test_bad_input() -> None:
+def test_bad_input_is_refused() -> None:
     with pytest.raises(InsecureSource):
         UNIT.release(ROWS, SecureNoise(), path="law")
     with pytest.raises(InvalidStatistic, match="integers"):
