@@ -286,9 +286,7 @@ def test_only_eligible_arms_are_chosen() -> None:
         (lambda: 3, {}, "a Policy"),
     ],
 )
-def test_policies_that_do_not_fit_are_refused(
-    policy: Callable[[], Any], options: dict[str, Any], words: str
-) -> None:
+def test_policies_that_do_not_fit_are_refused(policy: Callable[[], Any], options: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidArgument) as caught:
         bd.replay(policy(), clinic(100), **options)
     assert words in str(caught.value)
