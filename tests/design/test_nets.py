@@ -20,8 +20,7 @@ def test_ball_net_covers_the_ball(dim: int, radius: float) -> None:
     assert len(net) <= (3 / radius) ** dim
 
 
-def test_net_of_points() -> None:
-    """A point is not covered by the net, or two points of the net are closer than its radius."""
+def test_a_net_covers_every_point_with_points_farther_apart_than_its_radius() -> None:
     points = np.random.default_rng(2).standard_normal((500, 3))
     net = epsilon_net(points, radius=0.7)
     distances = np.linalg.norm(points[:, None] - net[None], axis=2)

@@ -27,7 +27,6 @@ def measured_g(arms: NDArray[np.float64], design: Design) -> float:
 
 @pytest.mark.parametrize(("arms", "dim"), [(1000, 20), (300, 50), (200, 2), (40, 7), (7, 7), (3, 9), (50, 1)])
 def test_designs_keep_their_bounds(arms: int, dim: int) -> None:
-    """A design is worse than promised, has too many arms, or certifies a g that is not its own."""
     x = sphere(arms, dim, seed=arms)
     rank = min(arms, dim)
     near, best = near_optimal_design(x), optimal_design(x)
@@ -43,8 +42,7 @@ def test_designs_keep_their_bounds(arms: int, dim: int) -> None:
         assert measured_g(x, design) == pytest.approx(design.g, rel=1e-6)
 
 
-def test_known_optimum() -> None:
-    """The optimal design of the axes, or of a regular polygon, is not the one that is known."""
+def test_the_designs_of_axes_and_polygons_are_the_known_ones() -> None:
     axes = optimal_design(np.eye(4))
     np.testing.assert_allclose(axes.weights, 0.25)
     turns = np.pi * np.arange(5) / 5
@@ -76,27 +74,24 @@ def test_designs_do_not_depend_on_the_basis() -> None:
 
 
 def test_plays_are_rounded_up() -> None:
-    """An arm is played less often than its share, or a share that is whole is rounded up by rounding errors."""
     design = Design(support=np.arange(3), weights=np.array([0.5, 0.3, 0.2]), g=1.0, rank=1, coordinates=np.ones((3, 1)))
     np.testing.assert_array_equal(design.plays(10), [5, 3, 2])
     np.testing.assert_array_equal(design.plays(11), [6, 4, 3])
 
 
-def test_support_limit() -> None:
-    """The limit is not 4 d log log d + 16, or falls below d, or fails where log log d does not exist."""
+def test_the_support_limit_is_the_printed_one() -> None:
+    """4 d log log d + 16, never below d."""
     assert support_limit(20) == math.floor(80 * math.log(math.log(20)) + 16) == 103
     assert [support_limit(d) for d in (1, 2, 3)] == [16, 16, 17]
 
 
 @pytest.mark.parametrize("arms", [np.zeros((3, 2)), np.zeros((0, 2)), [[1.0, math.nan]], [1.0, 2.0], "arms"])
 def test_bad_arms_are_refused(arms: object) -> None:
-    """Arms that are no finite matrix, or all zero, are taken."""
     with pytest.raises(BandannaError, match="arms"):
         near_optimal_design(arms)  # type: ignore[arg-type]
 
 
 def test_bad_targets_are_refused() -> None:
-    """A target that no design can meet is tried."""
     with pytest.raises(InvalidArgument, match="factor"):
         near_optimal_design(np.eye(2), factor=1.0)
     with pytest.raises(InvalidArgument, match="tolerance"):
@@ -105,7 +100,6 @@ def test_bad_targets_are_refused() -> None:
 
 @pytest.mark.parametrize(("arms", "dim"), [(60, 3), (300, 5), (200, 1)])
 def test_fewer_arms_carry_the_same_matrix(arms: int, dim: int) -> None:
-    """Pruned weights would be negative, on too many arms, or make another matrix than a multiple of V above it."""
     rng = np.random.default_rng(arms)
     z, weights = rng.normal(size=(arms, dim)), rng.dirichlet(np.ones(arms))
     pruned = prune_design(z, weights)

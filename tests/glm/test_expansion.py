@@ -54,7 +54,6 @@ def test_derivatives_are_those_of_the_mean(link: Link) -> None:
 
 @links
 def test_extreme_arguments_stay_finite(link: Link) -> None:
-    """Derivatives far out would be infinite or raise a warning."""
     found = link.derivatives(np.array([-500.0, 500.0]), 6)
     assert found is not None
     assert np.all(np.isfinite(found))
@@ -124,8 +123,7 @@ def test_estimates_that_follow_decide_as_those_from_all_data(preset: str, monkey
     np.testing.assert_allclose(followed.regret, simulate(policy, env, n_seeds=3).regret, atol=1e-9)
 
 
-def test_what_is_expanded() -> None:
-    """Tables of many features would fill the memory, or a link without derivatives be asked for them."""
+def test_many_features_and_links_without_derivatives_are_not_expanded() -> None:
 
     class Own(Logistic):
         """A link of one's own, of which only mean, slope and potential are known."""

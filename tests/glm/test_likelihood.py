@@ -35,7 +35,6 @@ def test_optimum_agrees_with_scikit_learn() -> None:
 
 
 def test_optimum_agrees_with_statsmodels() -> None:
-    """The minimum would not be the likelihood's of the logistic, the binomial and the linear model."""
     x, y, counts = sample()
     shares = np.column_stack([counts, 4 - counts])  # of 4 trials
     answers = [
@@ -49,8 +48,7 @@ def test_optimum_agrees_with_statsmodels() -> None:
 
 
 @pytest.mark.parametrize("link", ALL, ids=lambda link: link.name)
-def test_optimum_by_a_second_route(link: Link) -> None:
-    """Newton's answer would differ from that of a quasi-Newton method of SciPy."""
+def test_the_optimum_agrees_with_a_quasi_newton_method(link: Link) -> None:
     x, y, counts = sample()
     rewards = y if link.reward_bound == 1 else np.minimum(counts, link.reward_bound)
     other = optimize.minimize(

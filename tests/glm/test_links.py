@@ -20,7 +20,6 @@ CURVED = ALL[:-1]
 
 @pytest.mark.parametrize("link", ALL, ids=lambda link: link.name)
 def test_extreme_arguments_are_finite(link: Link) -> None:
-    """A saturated link would return an infinity, a NaN or a warning."""
     z = np.array([-1e9, -500.0, -40.0, 0.0, 40.0, 500.0, 1e9])
     for values in (link.mean(z), link.slope(z), link.potential(z)):
         assert np.all(np.isfinite(values))
@@ -30,7 +29,6 @@ def test_extreme_arguments_are_finite(link: Link) -> None:
 
 @pytest.mark.parametrize("link", ALL, ids=lambda link: link.name)
 def test_derivatives_agree_with_differences(link: Link) -> None:
-    """mu would not be the derivative of b, or mu' not that of mu."""
     z, h = np.linspace(-5, 5, 41), 1e-5
     np.testing.assert_allclose((link.potential(z + h) - link.potential(z - h)) / (2 * h), link.mean(z), atol=1e-8)
     np.testing.assert_allclose((link.mean(z + h) - link.mean(z - h)) / (2 * h), link.slope(z), atol=1e-8)
@@ -83,7 +81,7 @@ def test_drawn_rewards_stay_in_their_range(link: Link) -> None:
 
 
 def test_constants_of_a_truncated_poisson_of_five() -> None:
-    """The largest variance of counts up to 5 is 1.9007, not R^2/4, and M is 1.2316, not R."""
+    """1.9007 and 1.2316, not R^2/4 and R."""
     assert TruncatedPoisson(most=5).slope_bound == pytest.approx(1.9007, abs=5e-5)
     assert TruncatedPoisson(most=5).concordance(1.0) == pytest.approx(1.2316, abs=2e-4)
 
@@ -100,8 +98,7 @@ def test_concordance_of_the_probit_is_not_r() -> None:
     assert second > 2.9 * float(Probit().slope(z)[0])
 
 
-def test_probit_potential_by_a_second_route() -> None:
-    """z Phi + phi would lose its digits."""
+def test_the_probit_potential_keeps_its_digits() -> None:
     z = np.array([-8.0, -2.0, 0.0, 3.0, 20.0])
     exact = [float(mpmath.mpf(x) * mpmath.ncdf(x) + mpmath.npdf(x)) for x in z]
     np.testing.assert_allclose(Probit().potential(z), exact, rtol=1e-12, atol=1e-16)
@@ -143,8 +140,7 @@ def test_gradient_and_hessian_agree_with_differences(link: Link, theta: list[flo
     np.testing.assert_allclose(loss_hessian(link, at, x, ridge=0.3), bends, atol=1e-6)
 
 
-def test_links_have_names() -> None:
-    """A link could not be asked for by its name, or a wrong name would pass."""
+def test_a_link_is_found_by_its_name() -> None:
     assert link_of("probit") == Probit()
     assert link_of(Binomial(trials=2)).reward_bound == 2
     with pytest.raises(InvalidArgument, match="cloglog"):

@@ -117,7 +117,6 @@ def test_price_is_the_budget_and_less_noise_is_noticed() -> None:
 
 @pytest.mark.parametrize("link", [Logistic(), Probit(), Linear()], ids=lambda link: link.name)
 def test_one_user_moves_the_sum_by_at_most_the_sensitivity(link: Link) -> None:
-    """Some user's replacement, however extreme, would move a gradient sum by more than 2G."""
     optimiser = NoisyGradient.priced(link=link, dim=3, parameter_bound=1.0, steps=1, mu=1.0)
     x, r, theta = data(link, 1, 30)
     bound = optimiser.protocol.domain.sensitivity
@@ -135,7 +134,6 @@ def test_one_user_moves_the_sum_by_at_most_the_sensitivity(link: Link) -> None:
 
 
 def test_clipping_happens_inside_the_call() -> None:
-    """Features or rewards out of range would reach the released sum: a huge row would move theta without bound."""
     quiet = NoisyGradient.of_std(1e-9, link=Logistic(), dim=2, parameter_bound=1.0, steps=1)
     x, r = np.zeros((1, 2)), np.zeros(1)
     start = np.zeros(2)
@@ -155,7 +153,6 @@ def test_clipping_happens_inside_the_call() -> None:
 
 
 def test_newton_steps_reach_the_minimum_without_noise() -> None:
-    """With hardly any noise and a matrix above the Hessian the answer would not be the minimum."""
     x, r, _ = data(Logistic(), 3, 500)
     gram = np.swapaxes(x, -1, -2) @ x / 4 + np.eye(3)
     optimiser = NoisyGradient.of_std(1e-6, link=Logistic(), dim=3, parameter_bound=5.0, steps=120)
@@ -185,7 +182,6 @@ def test_shuffled_estimate_is_near_the_minimum() -> None:
 
 
 def test_shuffled_price_notices_less_noise() -> None:
-    """N shuffled sums would cost less than the Gaussian of their noise, or coins of 20 % less spread as little."""
     optimiser, std = shuffled(Logistic(), 2000, 12, 20.0), 20.0
     gaussian = pld.from_gaussian_mechanism(std / 2, value_discretization_interval=1e-3).self_compose(12)
     floor = gaussian.get_epsilon_for_delta(1e-5)
@@ -195,8 +191,7 @@ def test_shuffled_price_notices_less_noise() -> None:
     assert accountant.satisfies(optimiser.event, ApproxDP(epsilon=stated * 1.001, delta=1e-5))
 
 
-def test_outer_products_move_a_sum_by_root_two() -> None:
-    """Two weighted outer products would lie farther apart than the stated sensitivity, or never come near it."""
+def test_outer_products_differ_by_at_most_root_two() -> None:
     domain = OuterProducts(size=3, bound=0.4)
     rng = np.random.default_rng(8)
     x = rng.normal(size=(2, 4000, 3)) * 10.0 ** rng.integers(-1, 3, (2, 4000, 1))

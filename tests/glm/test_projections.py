@@ -43,7 +43,6 @@ def test_each_projection_is_the_nearest_point(dim: int) -> None:
 
 
 def test_points_inside_stay() -> None:
-    """A point of the set would be moved."""
     point = np.array([0.1, -0.2])
     np.testing.assert_array_equal(estimation.project_onto_ball(point, 1.0), point)
     np.testing.assert_array_equal(estimation.project_onto_ellipsoid(point, np.zeros(2), np.eye(2), 1.0), point)

@@ -26,7 +26,7 @@ def log(factor: float, epoch: int) -> float:
 
 
 def test_epochs_of_laplace_elimination() -> None:
-    """R, h + c or the sizes of DP-SE are not those of rewards in [0, 1] scaled, with Q = l L' + a lattice step."""
+    """R, h + c and the sizes of DP-SE, with Q = l L' + a lattice step."""
     policy = Elimination(
         n_arms=K, horizon=10**7, reward_range=(0.0, 2.0), failure=FAILURE, privacy=central(epsilon=0.001, delta=0.0)
     )
@@ -38,7 +38,7 @@ def test_epochs_of_laplace_elimination() -> None:
 
 
 def test_epochs_of_gaussian_elimination() -> None:
-    """Q is not s sqrt(2 L) for noise of standard deviation s, or R not 8 Q / D where noise rules."""
+    """Q = s sqrt(2 L), and R = 8 Q / D where noise rules."""
     policy = Elimination(n_arms=K, horizon=10**7, reward_range=(1.0, 3.0), failure=FAILURE, privacy=central(rho=1e-7))
     std = 1 / math.sqrt(2 * 1e-7)  # width / mu, in units of the width
     quantile = std * math.sqrt(2 * log(8, 1))
@@ -76,8 +76,8 @@ def test_arms_leave_where_their_means_are_two_widths_below(gap: float, left: int
     assert int(np.sum(after.active)) == left
 
 
-def test_indices_of_episodes() -> None:
-    """The bonus of AdaC-UCB or AdaP-UCB is not that of [004, (14)], or that of Laplace noise, computed by hand."""
+def test_the_indices_of_episodes_have_the_printed_bonus() -> None:
+    """[004, (14)] for Gaussian noise, computed by hand."""
     state = UCBEpisodesState(
         estimates=np.array([0.5, 0.25]),
         lengths=np.array([4, 16]),
@@ -95,8 +95,8 @@ def test_indices_of_episodes() -> None:
     np.testing.assert_allclose(pure.index(state), state.estimates + bonus, rtol=1e-3)
 
 
-def test_indices_of_every_round() -> None:
-    """UCB1's or LDP-UCB's bonus is not sqrt(w^2 b log t / (2 N)), or sqrt(b log t / (2 (2q - 1)^2 N))."""
+def test_the_indices_of_every_round_have_the_printed_bonus() -> None:
+    """sqrt(w^2 b log t / (2 N)), and sqrt(b log t / (2 (2q - 1)^2 N)) for bits."""
     clear = UCB1(n_arms=3, horizon=100, reward_range=(-1.0, 2.0), optimism=4.0)
     assert clear.scale == 9 * 4 / 2
     lying = LDPUCB(n_arms=3, horizon=100, optimism=4.0, privacy=local(epsilon=1.0, delta=0.0))
@@ -121,8 +121,8 @@ def test_thompson_counts_successes_and_plays_of_every_arm() -> None:
 
 
 @pytest.mark.parametrize("noise", ["intermediate", "beginning"])
-def test_phases_of_gope(noise: str) -> None:
-    """c_l is not that of [004, (4)], for the noise of the coordinates that are released."""
+def test_phases_of_gope_have_the_printed_length(noise: str) -> None:
+    """c_l of [004, (4)]."""
     policy = GOPE(dim=2, horizon=1000, reward_range=(0.0, 3.0), failure=0.1, noise=noise, privacy=central(rho=0.5))
     state = policy.init(arms=np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0]]))
     assert policy.protocol.domain.dim == (3 if noise == "beginning" else 2)
@@ -138,7 +138,6 @@ def test_phases_of_gope(noise: str) -> None:
 
 @pytest.mark.parametrize(("gap", "left"), [(1.99, 2), (2.01, 1)])
 def test_gope_drops_arms_two_thresholds_below(gap: float, left: int) -> None:
-    """An arm of GOPE leaves at another distance than 2 D_l from the best."""
     policy = GOPE(dim=2, horizon=10_000, privacy=none())
     state = policy.init(arms=np.eye(2))
     episode = policy.episode(state)

@@ -173,7 +173,6 @@ def test_a_report_is_the_same_in_any_company(seed: int, users: int, dim: int, si
 @given(seed=st.integers(0, 2**32 - 1), seeds=st.integers(2, 60), dim=st.sampled_from([1, 2, 3, 5, 8, 13]))
 @settings(max_examples=25)
 def test_a_seed_decides_the_same_in_any_company(seed: int, seeds: int, dim: int) -> None:
-    """An estimate, or an action among fixed arms, depends on how many seeds are simulated beside it."""
     rng = np.random.default_rng(seed)
     policy = LinUCB(dim=dim, horizon=10_000, privacy=none())
     features = near_tied(rng, seeds, 20, dim, 1.0)
@@ -192,7 +191,6 @@ def test_a_seed_decides_the_same_in_any_company(seed: int, seeds: int, dim: int)
 
 @pytest.mark.parametrize("policy", [GLMUCB, GLOC, ECOLog])
 def test_a_seed_of_a_generalised_policy_decides_the_same_in_any_company(policy: Any) -> None:
-    """The seeds beside it change how a policy that learns in every round decides."""
     rng = np.random.default_rng(3)
     made = policy(dim=3, horizon=20, parameter_bound=3.0)
     contexts = clip_norm(rng.normal(size=(20, 30, 10, 3)), 1.0)

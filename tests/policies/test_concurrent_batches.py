@@ -31,7 +31,6 @@ def test_the_batch_has_the_least_regret(k: int) -> None:
 
 
 def test_every_level_can_fill() -> None:
-    """With many shufflers the lowest batches are so large that the top ones never fill."""
     for horizon in (2, 3, 10, 500, 2**16):
         for k in range(1, int(math.log2(horizon)) + 1):
             assert 2 <= compute_concurrent_batch_size(horizon, k) <= horizon // 2 ** (k - 1)
@@ -40,8 +39,7 @@ def test_every_level_can_fill() -> None:
         _ = make("LinUCB-CSDP", dim=2, horizon=100, shufflers=7, **BUDGET)._channel
 
 
-def test_which_batches_are_taken() -> None:
-    """Own degrees, the paper's or batch="paper" do not keep the tree's own lowest batch, or the default is another."""
+def test_each_kind_of_batches_keeps_its_own_lowest_size() -> None:
     given = {"dim": 2, "horizon": 2000, **BUDGET}
     assert make("LinUCB-CSDP", shufflers=2, **given)._channel.sizes[0] == compute_concurrent_batch_size(2000, 2)
     papers = make("LinUCB-CSDP", shufflers=2, batch="paper", **given)
@@ -64,8 +62,7 @@ def test_one_shuffler_is_the_sequential_model_for_linucb() -> None:
     assert not make("LinUCB-CSDP", shufflers=2, **given)._channel.independent
 
 
-def test_unfinished_users_are_nowhere() -> None:
-    """Users of the last, unfinished batch enter a sum, the regulariser or the radius."""
+def test_users_of_an_unfinished_batch_enter_no_sum_and_no_radius() -> None:
     given = {"dim": 2, "shufflers": 2, "batch": 100, **BUDGET}
     cut, whole = make("LinUCB-CSDP", horizon=1090, **given), make("LinUCB-CSDP", horizon=1000, **given)
     env = LinearContextual(dim=2, n_arms=3, fixed=True)

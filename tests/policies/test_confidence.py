@@ -39,8 +39,7 @@ def test_noise_stays_within_its_bounds(dim: int, growing: bool) -> None:
     assert np.mean(np.any(lengths > vector, axis=1)) < failure / 3 + slack
 
 
-def test_bounds_are_not_idle() -> None:
-    """A bound for noise 20 % smaller than the real one would still hold: it says too little."""
+def test_bounds_for_a_fifth_less_noise_fail() -> None:
     std = np.sqrt(np.arange(1.0, 17))
     _, vector = noise_bounds(0.8 * std, 4, 0.3, independent=True, growing=False)
     _, lengths = paths(16, 4, 2000)
@@ -76,8 +75,7 @@ def test_mean_norm_is_above_the_mean() -> None:
     assert np.sqrt(2 / np.pi) < confidence.mean_norm(1) < np.sqrt(2 / np.pi) + 0.1
 
 
-def test_the_printed_form() -> None:
-    """lambda, lambda_min or the radius as printed differs from Lemma A.4 computed by hand, or ignores a constant."""
+def test_the_printed_radius_is_that_of_lemma_a4() -> None:
     std, sizes = np.array([1.0, 2.0]), RunLengthSizes(((50, 2),))
     got = PaperConfidence(matrix=3.0, vector=0.5).radii(std, sizes, dim=4, failure=0.1, ridge=1.0, parameter_bound=1.0)
     spread = 2.0 * (2.0 + math.sqrt(math.log(2 / 0.1)))
@@ -177,8 +175,7 @@ def test_the_best_batch_has_the_least_bound() -> None:
         assert policy.regret_bound == bounds[size]
 
 
-def test_confidence_by_name() -> None:
-    """A form is not reachable from a policy, an unknown one is accepted, or a growing one as printed."""
+def test_a_policy_takes_its_confidence_by_name() -> None:
     privacy = shuffle(epsilon=1.0, delta=1e-5)
     exact = LinUCB(dim=3, horizon=3000, privacy=privacy)
     lemma = LinUCB(dim=3, horizon=3000, privacy=privacy, confidence="lemma")

@@ -33,15 +33,15 @@ LOG = 3.0
 CLEAR = none()
 
 
-def test_variances_by_hand() -> None:
-    """v_b is not tau^2/U sum c^2/T + sigma^2 |b|^2/U, or client and reward are not one noise where each has a round."""
+def test_variances_are_those_computed_by_hand() -> None:
+    """v_b = tau^2/U sum c^2/T + sigma^2 |b|^2/U."""
     np.testing.assert_allclose(KNOWN.averaged(), AVERAGED)
     alone = [1 / 4 * (4 + 0.25), 0.25 / 4 * (4 + 0.25) + 4 / 8 * (4 + 0.25 * 0.75**2)]
     np.testing.assert_allclose(KNOWN.one_by_one(), alone)
 
 
 def test_the_width_of_gaussian_noise_by_hand() -> None:
-    """W is not max_b sqrt(2 v_b log(1/beta)), with s the noise of a sum divided by its clients."""
+    """W = max_b sqrt(2 v_b log(1/beta))."""
     protocol = CentralGaussian(domain=Box(dim=2, low=-1.0, high=1.0), noise_std=4.0, delta=1e-5)
     wanted = math.sqrt(2 * float(np.max(AVERAGED + 0.4**2 * SQUARES)) * LOG)
     assert exact_width(KNOWN, protocol, LOG) == pytest.approx(wanted, rel=1e-6)
@@ -50,7 +50,7 @@ def test_the_width_of_gaussian_noise_by_hand() -> None:
 
 
 def test_the_width_of_laplace_noise_by_hand() -> None:
-    """W is not the least of Chernoff's bounds over multipliers t, searched finely by another route."""
+    """W is the least of Chernoff's bounds over multipliers t, searched finely by another route."""
     protocol = CentralLaplace.calibrate(domain=Box(dim=2, low=-1.0, high=1.0), users=10, **_pure(1.0))
     scale = 4.0 / 10  # l1 diameter 2 B s over epsilon, of a mean
     assert math.prod(protocol.laplace) == pytest.approx(4.0, rel=1e-3)
@@ -69,7 +69,7 @@ def _pure(epsilon: float) -> dict[str, Any]:
 
 
 def test_the_printed_width_by_hand() -> None:
-    """W is not (sqrt(2 d tau^2/(U h)) + sigma/sqrt U + 2 s sqrt(S d)) sqrt(2 log(1/beta)) [001, (3)]."""
+    """W = (sqrt(2 d tau^2/(U h)) + sigma/sqrt U + 2 s sqrt(S d)) sqrt(2 log(1/beta)) [001, (3)]."""
     protocol = CentralGaussian(domain=Box(dim=2, low=-1.0, high=1.0), noise_std=4.0, delta=1e-5)
     parts = 2.0 * math.sqrt(2 * 6 / (10 * 16)) + 0.5 / math.sqrt(10)
     support = 4 * 6 * math.log(math.log(6)) + 16
@@ -85,7 +85,7 @@ def phased(privacy: Privacy = CLEAR, **changes: Any) -> PhasedElimination:
 
 
 def test_the_width_of_single_rounds_by_hand() -> None:
-    """As printed it is not sqrt(2 log(1/beta) 2 d (tau^2 + sigma^2) / h_l), or else not that of the actions played."""
+    """As printed: sqrt(2 log(1/beta) 2 d (tau^2 + sigma^2) / h_l)."""
     log = math.log(20)
     policy = phased(per_round=True, confidence="paper")
     state = policy.init(arms=np.eye(3))
@@ -98,8 +98,7 @@ def test_the_width_of_single_rounds_by_hand() -> None:
     assert exact.compute_width(state, episode) == pytest.approx(math.sqrt(2 * log * single))
 
 
-def test_the_width_of_clients_by_hand() -> None:
-    """The clients' deviation is not in the width of a phase, or the phase is taken for another one as printed."""
+def test_the_width_of_a_phase_has_the_clients_deviation() -> None:
     policy = phased(clients=50, sigma=0.3, noise=1e-9)
     state = policy.init(arms=np.eye(3))
     found = policy.compute_width(state, policy.episode(state))
@@ -112,7 +111,6 @@ def test_the_width_of_clients_by_hand() -> None:
 
 @pytest.mark.parametrize(("gap", "left"), [(1.99, 3), (2.01, 2)])
 def test_actions_leave_two_widths_below_the_best(gap: float, left: int) -> None:
-    """An action leaves at another distance than 2 W_l."""
     policy = phased(clients=50)
     state = policy.init(arms=np.eye(3))
     episode = policy.episode(state)

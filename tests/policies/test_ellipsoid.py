@@ -89,8 +89,8 @@ def test_many_seeds_are_as_each_by_itself() -> None:
 
 
 @pytest.mark.parametrize(("dim", "stretch"), [(1, 1.3), (2, 4 / 3), (5, 4 / 3), (5, 2.0), (30, 1.0)])
-def test_the_quantile_of_the_noise(dim: int, stretch: float) -> None:
-    """h - N theta is longer, or shorter, than it should be (200,000 draws; five standard errors, false alarm 6e-7)."""
+def test_noise_exceeds_its_quantile_as_often_as_stated(dim: int, stretch: float) -> None:
+    """200,000 draws; five standard errors, false alarm 6e-7."""
     tail, draws = 0.01, 200_000
     squares = np.random.default_rng(3).standard_normal((draws, dim)) ** 2
     longer = np.mean(
@@ -103,8 +103,8 @@ def test_the_quantile_of_the_noise(dim: int, stretch: float) -> None:
     assert math.isfinite(stretched_quantile(dim, 1e-250, stretch))
 
 
-def test_the_covariance_of_the_noise() -> None:
-    """h - N theta has another variance along or across theta (40,000 draws; five standard errors, false alarm 1e-6)."""
+def test_the_noise_has_the_stated_variance_along_and_across_theta() -> None:
+    """40,000 draws; five standard errors, false alarm 1e-6."""
     rng, theta = np.random.default_rng(5), np.array([1.5, 0.0, 0.0])
     report = LinUCB(dim=3, horizon=9, privacy=none())._domain
     vector, matrix = report.sums(rng.standard_normal((40_000, report.dim)), 0)
@@ -178,7 +178,7 @@ def test_regret_stays_below_its_bound() -> None:
 
 @pytest.mark.parametrize("privacy", [central(**BUDGET), shuffle(**BUDGET)], ids=lambda privacy: privacy.model)
 def test_less_regret_than_by_the_lemma(privacy: Privacy) -> None:
-    """At width 1 the ellipsoid saves less than a tenth of the lemma's regret: seeds are fixed; in truth a third."""
+    """Seeds are fixed; in truth a third less at width 1."""
     env = LinearContextual(dim=5, n_arms=20, fixed=True)
     exact, lemma = (
         simulate(LinUCB(dim=5, horizon=20_000, batch=400, privacy=privacy, confidence=name), env, n_seeds=6).mean()[-1]

@@ -87,8 +87,7 @@ def test_other_code_is_another_experiment(module: Path, tmp_path: Path, monkeypa
         run_sweep(experiment, tmp_path / "results", jobs=1, resume=True)
 
 
-def test_make_takes_places(module: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`bd.make` does not know the modules of the working directory, or what a budget is."""
+def test_make_takes_a_module_and_a_class(module: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(module.parent)
     policy = bd.make("greedy_here:Greedy", trust="central", rho=0.5, explore=0.2, **PROBLEM)
     assert policy.privacy == bd.central(rho=0.5)

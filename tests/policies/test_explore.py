@@ -52,8 +52,7 @@ def test_a_certain_choice_is_mixed_without_help() -> None:
     np.testing.assert_array_equal(explore_choice(choice, 1.0, 4, SecureRandomness()).probabilities, 0.25)
 
 
-def test_who_explores_is_public() -> None:
-    """Episodes that begin before the first users do not explore in full, or later ones with another share."""
+def test_the_share_of_exploring_users_follows_the_public_rule() -> None:
     policy = LinUCB(dim=2, horizon=100, batch=20, explore=bd.policies.uniform(first=30, then=0.1), privacy=bd.none())
     shares = [policy._estimate(np.zeros(policy._domain.dim), batches)[0].explore for batches in range(5)]
     assert shares == [1.0, 1.0, 0.1, 0.1, 0.1]
@@ -103,8 +102,8 @@ def test_a_run_does_not_depend_on_its_company() -> None:
     np.testing.assert_allclose(few[0], many[0], atol=1e-9)
 
 
-def test_everybody_explores_uniformly() -> None:
-    """With then=1 the regret is not that of random play (5 s.e., false alarm 1e-6)."""
+def test_with_then_1_the_regret_is_that_of_random_play() -> None:
+    """5 s.e., false alarm 1e-6."""
     env = bd.environments.FiniteArms(means=(0.9, 0.1))
     policy = LinUCB(dim=2, horizon=4000, batch=100, explore=bd.policies.uniform(then=1.0), privacy=bd.none())
     regret = bd.simulate(policy, env, n_seeds=5).regret[:, -1]

@@ -19,7 +19,6 @@ from bandanna.protocols.privacy_model import none
 
 
 def test_rewards_along_directions_move_a_sum_by_the_width_of_their_range() -> None:
-    """A reward times a public direction moves a sum by more than is priced: in l1, or by the rounding of products."""
     directions = DirectionRewardDomain(dim=9, rewards=RewardDomain(low=0.0, high=2.0), bound=3.0)
     assert directions.sensitivity == pytest.approx(6.0)
     assert directions.sensitivity >= 6.0

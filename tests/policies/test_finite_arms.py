@@ -59,7 +59,6 @@ def test_bits_are_unbiased_and_decisions_are_those_of_the_debiased_means() -> No
 
 
 def test_elimination_releases_each_batch_once_at_its_price() -> None:
-    """DP-SE's noise is not that of a pure epsilon on one reward, in units of the range; 20 % less would pass."""
     policy = Elimination(n_arms=3, horizon=10**5, privacy=central(epsilon=0.5, delta=0.0), reward_range=(0.0, 4.0))
     episode = policy.episode(policy.init())
     rows = PlayedRounds(rewards=np.full(12, 2.0), arms=np.repeat([0, 1, 2], 4))
@@ -135,7 +134,6 @@ def test_shuffled_bits_have_one_law_along_both_paths() -> None:
 
 
 def test_elimination_drops_the_worse_arm_and_then_plays_on() -> None:
-    """A bad arm stays, the good one is dropped, or a single arm is measured for nothing."""
     policy = Elimination(n_arms=3, horizon=10**6, privacy=central(epsilon=1.0, delta=0.0))
     state = policy.init()
     episode = policy.episode(state)
@@ -147,8 +145,7 @@ def test_elimination_drops_the_worse_arm_and_then_plays_on() -> None:
     assert single.episode(single.init()).released is False
 
 
-def test_ucb1_index() -> None:
-    """UCB1 plays another arm than its printed index says."""
+def test_ucb1_plays_the_arm_of_its_printed_index() -> None:
     policy = UCB1(n_arms=2, horizon=10)
     state = ArmSums(sums=np.array([[30.0, 3.0]]), pulls=np.array([[50.0, 4.0]]), rounds=54)
     index = [30 / 50 + math.sqrt(2 * math.log(55) / 50), 3 / 4 + math.sqrt(2 * math.log(55) / 4)]
@@ -162,8 +159,7 @@ def test_gamma_proposals_have_the_law_of_gamma() -> None:
         assert stats.kstest(draws, stats.gamma(shape).cdf).pvalue > 1e-4
 
 
-def test_thompson_prefers_what_pays() -> None:
-    """The posterior does not follow the rewards."""
+def test_the_posterior_of_thompson_follows_the_rewards() -> None:
     policy, seeded = Thompson(n_arms=2, horizon=10), StreamRandomness(Streams(range(300)))
     state = ArmSums(sums=np.tile([90.0, 10.0], (300, 1)), pulls=np.tile([100.0, 100.0], (300, 1)), rounds=200)
     choice = policy.act(policy.publish(state), np.zeros((300, 1, 2, 0)), seeded)

@@ -53,8 +53,7 @@ def norm() -> float:
     return s * (math.sqrt(8) + math.sqrt(2 * math.log(2 * HORIZON / FAILURE)))
 
 
-def test_noise_of_the_matrices_by_hand() -> None:
-    """n_V or n_H is not that of paper 003."""
+def test_noise_of_the_matrices_is_that_of_paper_003() -> None:
     found = noise_norms(jdp(), MU, "tree", SHARE)
     assert found == (pytest.approx(norm()), pytest.approx(norm() / 4 / math.e))
 
@@ -67,8 +66,7 @@ def excess(u: float, *, std: float, steps: int, failure: float, dim: int = DIM, 
     return 2 * s * min(u, u / root + noise)
 
 
-def test_constants_by_theory() -> None:
-    """lambda, the calls, gamma, beta and the threshold are those of paper 003; nu is of the steps that run."""
+def test_constants_by_theory_are_those_of_paper_003() -> None:
     made = paper_constants(jdp(), MU, "tree")
     norms = [norm(), norm() / 4 / math.e]
     log, rho = math.log(HORIZON / FAILURE), MU**2 / 4
@@ -141,8 +139,7 @@ def test_regularisers_of_many_features_follow_them() -> None:
     assert quiet.regulariser_v == pytest.approx(DIM * math.log(HORIZON / FAILURE))
 
 
-def test_refits_and_radii_of_another_dimension() -> None:
-    """The number of refits, or the radius, is not that of d features."""
+def test_refits_and_radii_follow_the_dimension() -> None:
     low, high = 30.0 - 5.0, 30.0 + 5.0
     assert _bound_calls(7, 1000, 30.0, 5.0, 0.5) == math.floor(
         7 * math.log(high / low + 500 / (low * 7)) / math.log(1.5)
@@ -153,8 +150,7 @@ def test_refits_and_radii_of_another_dimension() -> None:
     assert _radius(wide, 16.0) == pytest.approx(4.0 / 6.0 + 6.0 / 4.0 * log + 2.0 * 4.0)
 
 
-def test_tuned_constants_by_hand() -> None:
-    """Elimination is not at 2 sqrt(kappa), or a regulariser not the noise's bound."""
+def test_tuned_constants_are_two_roots_of_kappa_and_the_noise_s_bound() -> None:
     made = tuned_constants(jdp(), MU, "tree")
     assert made.elimination == 6.0
     assert (made.regulariser_v, made.regulariser_h) == pytest.approx((norm(), norm() / 4 / math.e))
@@ -167,8 +163,7 @@ def sdp(**changes: Any) -> GLMSDP:
     return GLMSDP(**given | {"batches": 3, "warmup": 500} | changes, privacy=shuffle(epsilon=5.0, delta=1e-3))
 
 
-def test_constants_of_shuffled_batches() -> None:
-    """lambda, gamma or the blur of GLM-SDP are not those of the module's text, tuned and by theory."""
+def test_constants_of_shuffled_batches_are_those_of_the_docstring() -> None:
     tuned = sdp()
     mechanisms = tuned.mechanisms(0)
     gradient = mechanisms.optimiser.protocol.noise.std()
@@ -199,7 +194,6 @@ def test_constants_of_shuffled_batches() -> None:
 
 
 def test_newton_s_matrix_bounds_the_hessian(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Steps of GLM-SDP have another matrix than L_mu V in batch 1, or 2 H_k later."""
     used: list[np.ndarray] = []
 
     def descend(self: ShuffledGradient, start: np.ndarray, **given: Any) -> Generator[Any, Any, np.ndarray]:
@@ -290,7 +284,6 @@ def test_a_polynomial_of_many_features_is_not_kept() -> None:
 
 
 def test_batches_double_in_their_exponents() -> None:
-    """tau_2 is not alpha, tau_3 not alpha sqrt(tau_2); or users are asked for twice, or half of them."""
     policy = BGLinUCB(dim=3, horizon=10_000, parameter_bound=1.0, warmup=100)
     alpha = 2 * 100.0  # 2 sqrt T
     sizes = [100, 200, math.ceil(alpha * math.sqrt(alpha))]
@@ -307,8 +300,7 @@ def test_batches_double_in_their_exponents() -> None:
     assert second.users == 200
 
 
-def test_constants_of_batches_without_privacy() -> None:
-    """gamma, lambda or tau_1 of B-GLinUCB are not those of its text."""
+def test_constants_of_b_glinucb_are_those_of_its_docstring() -> None:
     policy = BGLinUCB(dim=DIM, horizon=HORIZON, parameter_bound=S, kappa=9.0, failure=FAILURE, width=2.0)
     ridge = DIM * math.log(HORIZON)
     assert policy.regulariser == pytest.approx(ridge)
@@ -332,7 +324,6 @@ def test_weights_of_arms_are_bounded_by_the_ball() -> None:
 
 
 def test_designs_move_weight_to_the_worst_arm() -> None:
-    """The line search of a design removes weight and gives none; or arms that are all zero have no design."""
     arms = np.array([[[1.0, 0.0], [0.9, 0.1], [0.1, 0.05], [0.0, 0.1], [-1.0, 0.6]]])
     weights = compute_designs(arms, np.ones((1, 5), dtype=bool), factor=1.01)
     np.testing.assert_allclose(weights.sum(axis=1), 1.0)

@@ -73,8 +73,7 @@ def test_the_composed_price_is_the_budget(mechanism: str) -> None:
             assert exact_epsilon(policy, optimiser.calls, optimiser.std, BUDGET.delta, *moves) < 0.98 * exact
 
 
-def test_less_noise_breaks_the_budget() -> None:
-    """Noise of 20 % less in the matrices, or in the estimates, would still be within the budget."""
+def test_a_fifth_less_noise_breaks_the_budget() -> None:
     mechanisms = policy_of().mechanisms
 
     def quieter(protocol: Any) -> Any:
@@ -103,8 +102,7 @@ def test_a_flip_of_criterion_one_costs_no_more() -> None:
     assert explored == pytest.approx(matrices / 2 + whole[0], rel=1e-3)  # at a share of 0.4: weights 0 and 1
 
 
-def test_zcdp_budgets_and_names() -> None:
-    """A budget in zCDP would not be met exactly, an infinite one be accepted, or the name make something else."""
+def test_a_zcdp_budget_is_met_exactly() -> None:
     policy = make("GLM-JDP", **SETTING, rho=0.5)
     assert max(accountant.rho(life) for life in policy.mechanisms.lives) == pytest.approx(0.5, rel=1e-3)
     assert policy.mechanisms.satisfies(ZCDP(rho=0.5))
@@ -116,7 +114,6 @@ def test_zcdp_budgets_and_names() -> None:
 
 
 def test_leaves_move_by_at_most_root_two() -> None:
-    """Two users' leaves, explored or not, whatever the estimate, would differ by more than the priced sensitivity."""
     policy, rng = policy_of(), np.random.default_rng(1)
     domain = policy.mechanisms.leaves
     x = rng.normal(size=(2, 5000, 3))
@@ -164,7 +161,6 @@ def test_both_paths_are_the_same_run() -> None:
 
 
 def test_used_up_budgets_freeze_an_estimate() -> None:
-    """An estimate would be renewed more often than its budget says."""
     policy = policy_of(
         constants=replace(BUSY, calls_o=1, calls_tau=2, regulariser_v=2.0, regulariser_h=0.5, threshold=0.2)
     )
@@ -177,7 +173,7 @@ def test_used_up_budgets_freeze_an_estimate() -> None:
     ("rounds", "epsilons"), [(800, (1.0, 16.0)), pytest.param(2500, (1.0, 4.0, 16.0), marks=pytest.mark.full)]
 )
 def test_regret_falls_with_epsilon(rounds: int, epsilons: tuple[float, ...]) -> None:
-    """More budget would not help (means of 6 seeds on the paper's first instance; budgets far apart)."""
+    """Means of 6 seeds on the paper's first instance; budgets far apart."""
     env = PublishedGLM(norm=2.0, rounds=rounds)
     setting = {**SETTING, "horizon": rounds, "kappa": env.kappa}
     regrets = [
@@ -190,8 +186,7 @@ def test_regret_falls_with_epsilon(rounds: int, epsilons: tuple[float, ...]) -> 
 @pytest.mark.often(of=lambda preset, link: link == "logistic" or preset == "tuned")
 @pytest.mark.parametrize("preset", ["tuned", "greedy", "paper"])
 @pytest.mark.parametrize("link", ["logistic", "linear"])
-def test_degenerate_worlds_are_harmless(preset: str, link: str) -> None:
-    """Equal arms, certain rewards or no explored round at all would give a NaN or a warning."""
+def test_equal_arms_and_certain_rewards_give_no_nan_and_no_warning(preset: str, link: str) -> None:
     arms = np.tile([0.6, 0.8], (40, 4, 1))
     policy = GLMJDP(dim=2, horizon=40, link=link, parameter_bound=3.0, privacy=central(budget=BUDGET), preset=preset)
     for value in (0.0, 1.0):
@@ -264,8 +259,7 @@ def test_what_is_out_of_range_is_clipped_and_counted() -> None:
     np.testing.assert_array_equal(wild.rewards, calm.rewards)
 
 
-def test_what_a_user_sends() -> None:
-    """A report would be shorter than what leaf and gradients are made of, or counted as longer."""
+def test_a_report_has_the_arm_s_features_and_the_reward() -> None:
     result = simulate(policy_of(horizon=20), PublishedGLM(rounds=20), n_seeds=1)
     assert result.numbers_per_user == 3 + 1  # the arm's features and the reward
     assert result.bits_per_user == 64 * (3 + 1) + 1  # and whether the round explored

@@ -32,8 +32,7 @@ def rows(count: int = 30) -> tuple[np.ndarray, np.ndarray]:
 
 @presets
 @pytest.mark.parametrize("link", ["logistic", "probit"])
-def test_glm_ucb(preset: str, link: str) -> None:
-    """rho_t, M or theta_t would be others: ridge 2 d as run, d by theory; sqrt(log t) missing for published logits."""
+def test_glm_ucb_has_the_bonus_and_the_estimate_of_its_preset(preset: str, link: str) -> None:
     policy = GLMUCB(**SETTING, link=link, preset=preset, kappa=30.0)
     x, r = rows()
     teacher = Teacher(policy)
@@ -55,8 +54,7 @@ def test_glm_ucb(preset: str, link: str) -> None:
 
 
 @presets
-def test_gloc(preset: str) -> None:
-    """The Newton step, B, z or the radius would be others: on the sphere as run, onto the ball in V by theory."""
+def test_gloc_steps_projects_and_widens_as_its_preset(preset: str) -> None:
     policy, kappa, s = GLOC(**SETTING, link="probit", preset=preset, kappa=9.0), 9.0, 1.5
     x, r = rows()
     teacher = Teacher(policy)
@@ -94,8 +92,7 @@ def nearest(point: np.ndarray, matrix: np.ndarray, bound: float) -> np.ndarray:
 
 
 @presets
-def test_ecolog(preset: str) -> None:
-    """An implicit step, C, W or the radius would be others than by a general minimiser."""
+def test_ecolog_steps_agree_with_a_general_minimiser(preset: str) -> None:
     policy, s = ECOLog(**{**SETTING, "parameter_bound": 0.6}, preset=preset), 0.6
     x, r = rows(12)
     published, weight = preset == "published", 0.5 if preset == "published" else 1 / (2 + 2 * s)
@@ -134,8 +131,8 @@ def test_ecolog(preset: str) -> None:
     )
 
 
-def test_the_errata_of_rs_glinucb() -> None:
-    """A fault of the published run (K1, K6, K10, data and centre) would be missing there, or not be mended."""
+def test_the_errata_of_rs_glinucb_are_in_the_published_preset_alone() -> None:
+    """K1, K6, K10, data and centre."""
     env = PublishedGLM(norm=2.0, rounds=600)
     setting = {"dim": 3, "horizon": 600, "link": "probit", "parameter_bound": 2.0, "kappa": 18.39}
     theirs, ours = (RSGLinUCB(**setting, preset=p, constants="published") for p in ("published", "corrected"))
@@ -159,8 +156,7 @@ def test_the_errata_of_rs_glinucb() -> None:
     np.testing.assert_allclose(ours.centre(*pair, np.array([0])), pair[0])
 
 
-def test_constants_of_the_rarely_switching_and_the_batched() -> None:
-    """lambda, gamma, beta or a threshold would not be those of the table in `rs_glinucb`, or of Sawarni et al. 2024."""
+def test_constants_of_the_rarely_switching_and_the_batched_are_the_printed_ones() -> None:
     setting = {"dim": 3, "horizon": 5000, "link": "probit", "parameter_bound": 2.0, "kappa": 18.0, "failure": 0.02}
     log = 3 * math.log(5000 / 0.02)
     theory, run = RSGLinUCB(**setting), RSGLinUCB(**setting, preset="published")

@@ -44,8 +44,7 @@ def test_every_batch_keeps_the_budget() -> None:
     assert policy.guarantee.epsilon <= 1.0
 
 
-def test_less_noise_breaks_the_budget() -> None:
-    """Fewer coins (20 % less spread) in the matrix or in the gradients would still be within the budget."""
+def test_a_fifth_less_noise_breaks_the_budget() -> None:
     mechanisms = policy_of().mechanisms(0)
     fewer = replace(mechanisms.matrix.noise, trials=int(0.64 * mechanisms.matrix.noise.trials))
     assert not accountant.satisfies(replace(mechanisms, matrix=replace(mechanisms.matrix, noise=fewer)).event, BUDGET)
@@ -83,7 +82,7 @@ def test_sizes_are_public_and_complete() -> None:
 
 
 def test_beats_random_play_at_true_privacy() -> None:
-    """At (1, 1e-5) and T = 4000 the regret would not be below random play's by more than 3 standard errors."""
+    """T = 4000, by more than 3 standard errors."""
     policy = policy_of()
     regret = simulate(policy, WORLD, n_seeds=8).regret[:, -1]
     world = WORLD.begin(Streams(range(8)))
@@ -129,8 +128,7 @@ def test_designs_agree_with_the_design_of_one_set() -> None:
         assert np.max(np.einsum("kd,de,ke->k", each[kept], inverse, each[kept])) <= 2 * rank * (1 + 1e-6)
 
 
-def test_designs_of_degenerate_sets() -> None:
-    """Equal arms, arms on a line or arms that are all zero would give a NaN or a warning."""
+def test_designs_of_degenerate_sets_give_no_nan_and_no_warning() -> None:
     sets = np.stack([np.tile([0.3, 0.4], (4, 1)), np.outer([1, -2, 0.5, 0], [1.0, 1.0]), np.zeros((4, 2))])
     weights = compute_designs(sets, np.ones((3, 4), dtype=bool))
     np.testing.assert_allclose(weights.sum(axis=1), 1.0)
@@ -138,8 +136,7 @@ def test_designs_of_degenerate_sets() -> None:
 
 
 @pytest.mark.parametrize("kind", ["tuned", "paper", "published", "corrected"])
-def test_degenerate_worlds_are_harmless(kind: str) -> None:
-    """Equal arms or certain rewards would give a NaN or a warning."""
+def test_equal_arms_and_certain_rewards_give_no_nan_and_no_warning(kind: str) -> None:
     shared = {"dim": 2, "horizon": 120, "link": "logistic", "parameter_bound": 3.0}
     private = kind in ("tuned", "paper")
     policy = (
@@ -157,8 +154,7 @@ def test_without_noise_a_batched_policy_learns() -> None:
     assert float(np.max(narrow)) < 0.5 * float(np.min(wide))
 
 
-def test_names_and_budgets() -> None:
-    """The names would make something else, or a budget without noise be accepted."""
+def test_a_budget_without_noise_is_refused() -> None:
     assert make("GLM-SDP", **SETTING, epsilon=1.0, delta=1e-5) == policy_of()
     assert isinstance(make("B-GLinUCB", **SETTING), BGLinUCB)
     with pytest.raises(InvalidBudget):

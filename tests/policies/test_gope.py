@@ -96,8 +96,7 @@ def test_noise_in_the_beginning_never_needs_shorter_phases() -> None:
         assert early.length(early.init(arms)) >= late.length(late.init(arms)) * (1 - 1e-6)
 
 
-def test_one_arm_equal_arms_and_thin_spans() -> None:
-    """A single arm, arms that are all equal or arms on a line break the design."""
+def test_a_single_arm_equal_arms_and_arms_on_a_line_are_played() -> None:
     policy = GOPE(dim=2, horizon=1000, privacy=central(rho=1.0))
     assert not policy.episode(policy.init(ARMS[:1])).released
     assert not policy.episode(policy.init(np.ones((3, 2)))).released
@@ -110,14 +109,12 @@ def test_one_arm_equal_arms_and_thin_spans() -> None:
 
 
 def test_infinite_rho_is_gope() -> None:
-    """rho to infinity is not the policy without noise."""
     clear, free = (GOPE(dim=2, horizon=10**5, privacy=privacy) for privacy in (none(), central(rho=math.inf)))
     assert clear.length(clear.init(ARMS)) == free.length(free.init(ARMS))
     assert free.guarantee.trust == "none"
 
 
-def test_bad_arguments() -> None:
-    """Arms of another dimension, a pure budget, rewards that are not finite or directions too long are accepted."""
+def test_bad_arguments_and_rewards_are_refused() -> None:
     policy = GOPE(dim=2, horizon=10, privacy=central(rho=1.0))
     with pytest.raises(InvalidArgument, match="arms"):
         policy.init(np.ones((3, 4)))
@@ -141,7 +138,6 @@ def test_bad_arguments() -> None:
 
 
 def test_a_device_finds_its_own_direction_in_any_order_of_arms() -> None:
-    """A reward is multiplied by the direction of another arm, or an arm that is not asked about tells something."""
     policy = GOPE(dim=2, horizon=10**4, noise="beginning", privacy=none())
     state = policy.init(ARMS)
     phase = policy.episode(state)

@@ -190,8 +190,7 @@ def _nothing(ask: SumQuery) -> bd.device.Estimate:
     return bd.device.Estimate(total=np.zeros(ask.protocol.domain.dim), count=1, variance=1.0)
 
 
-def test_prices_have_names() -> None:
-    """An unknown way of pricing is accepted."""
+def test_an_unknown_pricing_is_refused() -> None:
     for make in (
         lambda: oful(0.5, pricing="none"),
         lambda: glm(0.5, pricing=""),

@@ -30,14 +30,12 @@ SETTING: dict[str, Any] = {"dim": 3, "failure": FAILURE, "ridge": 0.5, "paramete
 
 
 def test_quantiles_of_noise_by_another_route() -> None:
-    """|h| is not chi-distributed, or |N| exceeds its mean by another number of deviations than Borell's."""
     for dim, tail in ((1, 0.05), (4, 1e-3), (40, 1e-9)):
         assert vector_quantile(dim, tail) == pytest.approx(stats.chi(dim).isf(tail), rel=1e-9)
         assert matrix_quantile(dim, tail) - mean_norm(dim) == pytest.approx(math.sqrt(-2 * math.log(tail)))
 
 
 def test_mean_norms_by_another_route() -> None:
-    """E |N| is not that of the fixed draws plus four standard errors, or not sqrt 2 E|g| + E|xi| beyond them."""
     mean = stats.norm(scale=math.sqrt(0.5)).expect(abs) + math.sqrt(math.pi) / 2  # |m| + r of a 2 x 2 matrix
     assert mean < mean_norm(2) < 1.06 * mean
     raw = np.random.default_rng(0).standard_normal((4000, 2, 2))
@@ -63,7 +61,7 @@ def test_noise_of_all_batches_by_hand(independent: bool) -> None:
 
 @pytest.mark.parametrize("growing", [True, False])
 def test_the_lemma_s_radii_by_hand(growing: bool) -> None:
-    """lambda, lambda_min or beta_m of Lemma A.2 [000] are others."""
+    """lambda, lambda_min and beta_m of Lemma A.2 [000]."""
     made = compute_confidence(STDS, SIZES, **SETTING, reward_std=0.5, independent=True, growing=growing)
     matrix, vector = noise_bounds(STDS, 3, FAILURE, independent=True, growing=growing)
     sigma = np.concatenate([matrix[:1], matrix])  # before the first batch as after it
@@ -121,7 +119,7 @@ def test_an_ellipsoid_is_of_the_noise_that_was_released() -> None:
 
 
 def test_the_potential_by_hand() -> None:
-    """Gamma or b are not those of the tangent at g_0 = sqrt(Sigma^2 + c k/2) - Sigma (docs/appendix/proofs.md)."""
+    """Gamma and b of the tangent at g_0 = sqrt(Sigma^2 + c k/2) - Sigma (docs/appendix/bounds.md)."""
     for made in (made_of(), compute_ellipsoid(np.zeros(3), SIZES, **SETTING, reward_std=0.5, independent=True)):
         gammas, smallest = [], []
         for batches in (1, 2, 3) if made.stds[-1] else (3,):
@@ -150,7 +148,7 @@ def _slope(g: float, k: float) -> float:
 
 @pytest.mark.parametrize(("dim", "stretch"), [(2, 4 / 3), (5, 1.7), (12, 2.0)])
 def test_the_quantile_of_stretched_noise_by_quadrature(dim: int, stretch: float) -> None:
-    """sqrt(stretch g_1^2 + ...) exceeds its quantile with another probability than it says, by two parts in 1,000."""
+    """To two parts in 1,000."""
     tail = 1e-4
     length = stretched_quantile(dim, tail, stretch)
     rest = stats.chi2(dim - 1)
@@ -163,8 +161,7 @@ def test_the_quantile_of_stretched_noise_by_quadrature(dim: int, stretch: float)
     assert stretched_quantile(1, tail, stretch) == pytest.approx(math.sqrt(stretch) * stats.norm.isf(tail / 2))
 
 
-def test_quadratic_forms_of_several_replicates() -> None:
-    """The spread of an arm, x^T A x, is that of another replicate or of fewer coordinates than it has."""
+def test_quadratic_forms_belong_to_their_replicate() -> None:
     rng = np.random.default_rng(0)
     matrix, arms = rng.standard_normal((2, 3, 4, 4)), rng.standard_normal((2, 3, 4, 5))
     by_hand = np.einsum("...ij,...ik,...jk->...k", matrix, arms, arms)[..., None, :]

@@ -47,7 +47,7 @@ LEARNED: list[Posterior] = []
 @pytest.mark.parametrize("epsilon", [0.1, 1.0])
 @pytest.mark.parametrize("privacy", [bd.shuffle, bd.central], ids=["shuffle", "central"])
 def test_the_posterior_is_calibrated(privacy: Any, epsilon: float, fixed: bool) -> None:
-    """(theta - mean)^T P (theta - mean)/d is not about 1: the policy trusts its sums too much, or too little."""
+    """(theta - mean)^T P (theta - mean)/d is about 1."""
     policy = Watched(dim=5, horizon=1500, privacy=privacy(epsilon=epsilon, delta=1e-5), intercept=True)
     env, seeds = worlds.LinearContextual(dim=5, n_arms=20, fixed=fixed), range(200, 224)
     LEARNED.clear()
@@ -73,7 +73,6 @@ def test_without_noise_it_is_ridge_regression() -> None:
 
 
 def test_much_noise_leaves_the_prior() -> None:
-    """A sum that is nothing but noise moves the estimate."""
     rng, tau = np.random.default_rng(1), np.full(3, 0.3)
     noise = np.full(3, 1e12), np.full((3, 3), 1e12)
     mean, root, _ = compute_posterior(
@@ -113,8 +112,7 @@ def along(apart: Any, mean: Any, directions: Any) -> Any:
 
 @pytest.mark.parametrize("scale", [0.0, 0.3, 30.0])
 @pytest.mark.parametrize("whole", [False, True])
-def test_intervals_along_directions(scale: float, whole: bool) -> None:
-    """An average over directions is not that of the intervals' probabilities: also of a mean of 0 and of equal arms."""
+def test_the_average_over_directions_is_that_of_the_intervals(scale: float, whole: bool) -> None:
     rng, d = np.random.default_rng(7), 3
     mean, root = scale * rng.normal(size=d), rng.normal(size=(d, d))
     contexts = np.round(2 * rng.normal(size=(1, 6, d))) if whole else rng.normal(size=(1, 6, d))
@@ -128,8 +126,7 @@ def test_intervals_along_directions(scale: float, whole: bool) -> None:
         )
 
 
-def test_probabilities_of_arms_with_models_of_their_own() -> None:
-    """The integral is not the probability, or the arms' do not add up to 1."""
+def test_probabilities_of_arms_with_models_of_their_own_are_integrals_that_sum_to_1() -> None:
     rng = np.random.default_rng(3)
     mean, spread = rng.normal(size=(1, 5)), rng.uniform(0.2, 2.0, size=(1, 5))
     found = np.array([lints.per_arm_draw_probabilities(mean, spread, np.array([arm]))[0] for arm in range(5)])
@@ -221,8 +218,7 @@ def test_nobody_is_in_more_batches_than_there_are() -> None:
     assert often._channel.protocols[100].std(100) == pytest.approx(np.sqrt(8) * once.noise_std, rel=1e-3)
 
 
-def test_without_a_horizon() -> None:
-    """It ends, begins anew, or promises something else than its budget."""
+def test_without_a_horizon_it_runs_on_within_its_budget() -> None:
     policy = LinTS(dim=2, intercept=True, privacy=bd.shuffle(epsilon=5.0, delta=1e-3))
     env = worlds.LinearContextual(dim=2, n_arms=3, fixed=True)
     result = bd.simulate(policy, env, horizon=5000, n_seeds=3)
@@ -234,8 +230,7 @@ def test_without_a_horizon() -> None:
         LinTS(dim=2, privacy=bd.central(**DP))
 
 
-def test_anytime_takes_it() -> None:
-    """Phases of LinTS do not run."""
+def test_lints_runs_in_phases() -> None:
     first = LinTS(dim=3, horizon=100, intercept=True, privacy=bd.central(epsilon=5.0, delta=1e-3))
     result = bd.simulate(bd.policies.Anytime(first=first), FIXED, horizon=700, n_seeds=4)
     assert result.guarantee.epsilon == 5.0
@@ -252,8 +247,7 @@ def test_a_constant_may_be_any_number() -> None:
 
 
 @pytest.mark.parametrize("last", [0.0, -1.0, np.nan])
-def test_a_constant_is_positive(last: float) -> None:
-    """A last feature that cannot be a constant is taken for one."""
+def test_a_last_feature_that_is_no_constant_is_refused(last: float) -> None:
     policy = LinTS(dim=3, horizon=100, intercept=True, privacy=bd.none())
     with pytest.raises(InvalidStatistic, match="last feature"):
         policy.clip_features(np.array([[[0.3, -0.2, last]]]))
@@ -319,8 +313,7 @@ def test_long_features_are_clipped_and_tiny_constants_refused() -> None:
 
 
 @pytest.mark.parametrize("privacy", [bd.central, bd.shuffle, bd.local], ids=lambda each: each.__name__)
-def test_returning_users_of_few_batches(privacy: Any) -> None:
-    """Ledger and policy count participations differently, and an agent stops at its first release."""
+def test_ledger_and_policy_count_the_same_participations(privacy: Any) -> None:
     policy = LinTS(dim=3, horizon=60, batch=25, intercept=True, privacy=privacy(**DP, participations=5))
     agent = bd.Agent(policy=policy, test=True, seed=0)
     arms = np.column_stack([np.eye(2), np.ones(2)])

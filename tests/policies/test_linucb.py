@@ -31,8 +31,7 @@ def test_index_is_mean_plus_width_times_norm() -> None:
     np.testing.assert_array_equal(tabulated, policy.act(snapshot, contexts, NoRandomness()).actions[:, 0])
 
 
-def test_ridge_regression_of_the_released_sums() -> None:
-    """Without noise theta is not the ridge estimate of all users so far."""
+def test_without_noise_theta_is_the_ridge_estimate_of_all_users() -> None:
     policy = LinUCB(dim=3, horizon=40, batch=20, ridge=2.0, confidence="lemma", privacy=none())
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(1, 20, 3)) / 4, rng.random((1, 20))
@@ -51,15 +50,13 @@ def _no_noise() -> FastNoise:
 
 
 def test_ties_go_to_the_first_arm() -> None:
-    """With ties="first" equal arms are not decided by that rule, or not with probability 1."""
     snapshot = OptimisticSnapshot(theta=np.zeros((1, 2)), inverse=np.eye(2)[None], radius=1.0)
     arms = np.ones((1, 1, 5, 2))
     choice = LinUCB(dim=2, horizon=5, ties="first", privacy=none()).act(snapshot, arms, SecureRandomness())
     assert (choice.actions[0, 0], choice.probabilities[0, 0]) == (0, 1.0)
 
 
-def test_schedules() -> None:
-    """Batch sizes exceed the horizon, or a growing schedule does not grow."""
+def test_batches_fit_into_the_horizon_and_growing_ones_grow() -> None:
     assert tuple(FixedBatches(size=30).sizes(100)) == (30, 30, 30)
     sizes = tuple(geometric(first=10, ratio=2.0).sizes(100))
     assert sum(sizes) <= 100
@@ -68,7 +65,6 @@ def test_schedules() -> None:
 
 
 def test_guarantees_meet_their_budgets() -> None:
-    """A policy promises more epsilon than it was given, or of another trust model."""
     for privacy in (
         central(epsilon=1.0, delta=1e-5),
         local(epsilon=1.0, delta=1e-5, participations=3),
@@ -95,8 +91,7 @@ def test_guarantees_meet_their_budgets() -> None:
     ],
     ids=lambda changes: next(iter(changes)),
 )
-def test_bad_configuration(changes: dict) -> None:
-    """A configuration that cannot run is not refused by the name of its argument."""
+def test_a_bad_configuration_is_refused_by_the_name_of_its_argument(changes: dict) -> None:
     with pytest.raises(InvalidArgument, match=next(iter(changes))):
         LinUCB(**{"dim": 3, "horizon": 100, "privacy": none(), **changes})
 

@@ -111,8 +111,7 @@ def test_a_range_far_from_zero_is_priced_with_the_rounding_of_its_products() -> 
         assert np.linalg.norm(one - two) <= policy.protocol.domain.sensitivity
 
 
-def test_clips_are_counted() -> None:
-    """Features or rewards that were clipped are not counted, or enter as they were."""
+def test_clipped_features_and_rewards_are_counted() -> None:
     policy, x = OFUL(dim=2, horizon=10, privacy=none()), np.array([[3.0, 4.0], [0.6, 0.8]])
     report = policy.report(policy.query, PlayedRounds(features=x, rewards=np.array([0.5, -7.0])), COINS)
     assert report.clipped == 2
@@ -121,7 +120,6 @@ def test_clips_are_counted() -> None:
 
 
 def test_switches_come_from_the_features_alone_and_at_the_first_crossing() -> None:
-    """The bisection finds another round than the first at which det V > (1 + C) det V_tau, or rewards matter."""
     policy, rng = OFUL(dim=3, horizon=10**4, growth=0.7, privacy=none()), np.random.default_rng(0)
     state, x = policy.init(), rng.normal(size=(200, 3)) / 3
     x /= np.maximum(1, np.linalg.norm(x, axis=1, keepdims=True))
@@ -158,7 +156,6 @@ def test_paper_confidence_is_never_below_the_ridge() -> None:
 
 
 def test_outer_products_differ_by_at_most_sqrt_2() -> None:
-    """The matrix's sensitivity is not the largest distance of two x x^T; or projection leaves the set."""
     outer, rng = RankOneDomain(size=3), np.random.default_rng(0)
     x, y = (v / np.linalg.norm(v, axis=1, keepdims=True) for v in rng.normal(size=(2, 2000, 3)))
     packed = [outer.pack(v[:, :, None] * v[:, None, :]) for v in (x, y)]
@@ -171,7 +168,6 @@ def test_outer_products_differ_by_at_most_sqrt_2() -> None:
 
 
 def test_matrix_and_vector_compose_to_the_budget() -> None:
-    """AdaC-OFUL-JDP spends more than its rho, or less; or noise 20 % smaller on either part would pass."""
     policy = OFULJDP(dim=2, horizon=400, privacy=central(rho=0.5), share=0.3)
     assert 0.5 * (1 - 1e-3) <= policy.guarantee.rho <= 0.5
     matrix, vector = policy.matrix.event, policy.vector.event
@@ -210,8 +206,7 @@ def test_switching_looks_at_released_matrices_only() -> None:
             assert after.switches == due
 
 
-def test_bad_arguments() -> None:
-    """A pure or infinite budget, a share of one or a batch of nothing is accepted."""
+def test_bad_budgets_shares_and_batches_are_refused() -> None:
     for wrong in (central(epsilon=1.0, delta=0.0), central(rho=math.inf)):
         with pytest.raises(InvalidBudget):
             OFULJDP(dim=2, horizon=10, privacy=wrong)

@@ -62,7 +62,6 @@ def test_sums_of_batches_are_added() -> None:
 
 
 def test_sums_of_a_stream_replace_each_other() -> None:
-    """A stream protocol releases the sum of everybody so far: it is not added to the last one."""
     policy = ridge(privacy=bd.central(**DP))
     assert policy._channel.stream is not None
     first, second = (bd.device.Estimate(total=np.full(5, value), count=25, variance=1.0) for value in (1.0, 3.0))
@@ -82,7 +81,6 @@ def test_an_indefinite_matrix_is_repaired() -> None:
 
 
 def test_argmax_breaks_ties_by_coins() -> None:
-    """The largest score is chosen for certain; equal scores are equally likely, and say so."""
     sure = bd.policies.argmax(np.array([[0.0, 2.0, 1.0]]), NoRandomness())
     assert (sure.actions.tolist(), sure.probabilities.tolist()) == ([1], [1.0])
     rng = np.random.default_rng(0)
@@ -91,8 +89,7 @@ def test_argmax_breaks_ties_by_coins() -> None:
     assert 140 < np.count_nonzero(tied.actions == 0) < 260  # five standard errors are 50
 
 
-def test_an_author_adds_arguments() -> None:
-    """A subclass that is a dataclass has fields of its own beside those of the base."""
+def test_a_subclass_has_arguments_of_its_own() -> None:
 
     @dataclass(frozen=True, kw_only=True)
     class Weighted(bd.policies.LinearPolicy):
@@ -112,7 +109,6 @@ def test_an_author_adds_arguments() -> None:
 
 @pytest.mark.parametrize("wrong", [{"dim": 0}, {"horizon": 0}, {"batch": 101}, {"batch": "paper"}, {"privacy": None}])
 def test_wrong_arguments_are_refused(wrong: dict[str, Any]) -> None:
-    """The base checks its arguments when a policy is made."""
     with pytest.raises(InvalidArgument, match=next(iter(wrong))):
         ridge(**wrong)
 

@@ -39,8 +39,7 @@ def sphere(arms: int, dim: int, seed: int = 0) -> np.ndarray:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_names(name: str) -> None:
-    """A registered name makes another trust model, or promises another budget, than its entry says."""
+def test_each_name_makes_the_trust_model_and_budget_of_its_entry(name: str) -> None:
     policy = make(name, dim=4, horizon=10_000, **NAMES[name])
     assert isinstance(policy, PhasedElimination)
     assert policy.guarantee.trust == ALGORITHMS[name].trust
@@ -52,8 +51,7 @@ def test_names(name: str) -> None:
         assert math.isinf(policy.guarantee.epsilon)
 
 
-def test_fixed_and_single_clients() -> None:
-    """DPE-FixedU has another number of clients than the paper's figure 2(c), or PE not one for every round."""
+def test_fixedu_has_97_clients_and_pe_one_for_every_round() -> None:
     fixed, single = (make(name, dim=2, horizon=1000) for name in ("DPE-FixedU", "PE"))
     assert {fixed.count_clients(number) for number in (1, 5, 9)} == {97}
     assert fixed.clients_needed == 97 * fixed.phases
@@ -61,8 +59,7 @@ def test_fixed_and_single_clients() -> None:
     assert single.clients_needed == 1000
 
 
-def test_clients_of_table_2() -> None:
-    """The clients of the 14 phases that 5 10^4 rounds complete are not those of the paper's Table II."""
+def test_the_clients_of_14_phases_are_those_of_table_2() -> None:
     for alpha, printed in ((0.5, 0.04), (0.6, 0.10), (0.7, 0.23), (0.8, 0.55), (0.9, 1.34)):
         policy = PhasedElimination(dim=20, horizon=50_000, alpha=alpha, privacy=none())
         assert policy.phases == 14
@@ -70,15 +67,13 @@ def test_clients_of_table_2() -> None:
 
 
 @pytest.mark.parametrize(("horizon", "phases"), [(1, 0), (2, 1), (5, 1), (6, 2), (13, 2), (14, 3), (10**6, 18)])
-def test_phases_that_fit(horizon: int, phases: int) -> None:
-    """More phases of 2, 4, 8, ... rounds fit into the horizon, or fewer, than the schedule plans for."""
+def test_as_many_phases_are_planned_as_fit_into_the_horizon(horizon: int, phases: int) -> None:
     assert PhasedElimination(dim=2, horizon=horizon, privacy=none()).phases == phases
 
 
 @pytest.mark.parametrize("design", ["near", "optimal"])
 @pytest.mark.parametrize("arms", [sphere(60, 5), np.vstack([sphere(5, 2)] * 3), sphere(8, 3) @ np.eye(3, 6)])
 def test_gain_is_least_squares(arms: np.ndarray, design: str) -> None:
-    """Estimates are not those of weighted least squares in the span of the actions."""
     policy = PhasedElimination(dim=arms.shape[1], horizon=1000, design=design, privacy=none())
     state = dataclasses.replace(policy.init(arms), number=5)
     phase = policy.episode(state)
@@ -128,7 +123,6 @@ def test_widths_cover_the_error(name: str, number: int) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_printed_widths_are_wider(name: str) -> None:
-    """The width of the noise in use is above the printed one."""
     arms = sphere(40, 4)
     widths = []
     for confidence in ("exact", "paper"):
@@ -140,7 +134,7 @@ def test_printed_widths_are_wider(name: str) -> None:
 
 @pytest.mark.parametrize(("name", "spread"), [("CDP-DPE", 1.0), ("LDP-DPE", 4.0)])
 def test_printed_width_of_noise_by_hand(name: str, spread: float) -> None:
-    """The private part of the printed width is not 2 sigma_nc sqrt(S d), or sqrt(U) times that in the local model."""
+    """2 sigma_nc sqrt(S d), or sqrt(U) times that in the local model."""
     policy = make(name, dim=4, horizon=1000, confidence="paper", calibration="paper", epsilon=0.5, delta=1e-5)
     state = dataclasses.replace(policy.init(sphere(40, 4)), number=5)
     phase = policy.episode(state)
@@ -152,7 +146,7 @@ def test_printed_width_of_noise_by_hand(name: str, spread: float) -> None:
 
 
 def test_printed_width_by_hand() -> None:
-    """The printed width is not equation (3) of the paper."""
+    """Equation (3) of [001]."""
     policy = PhasedElimination(dim=4, horizon=1000, confidence="paper", sigma=0.1, privacy=none())
     arms = sphere(40, 4)
     state = dataclasses.replace(policy.init(arms), number=5)
@@ -163,8 +157,7 @@ def test_printed_width_by_hand() -> None:
 
 @pytest.mark.parametrize("epsilon", [0.2, 1.0, 10.0])
 @pytest.mark.parametrize(("actions", "clients"), [(1, 2), (3, 10), (25, 2), (25, 776), (40, 37_641)])
-def test_shuffled_noise_is_tight(epsilon: float, actions: int, clients: int) -> None:
-    """SDP-DPE adds more than 2 % more noise than CDP-DPE, or its noise is less than its promise needs."""
+def test_shuffled_noise_is_at_most_two_percent_above_central_noise(epsilon: float, actions: int, clients: int) -> None:
     budget = ApproxDP(epsilon=epsilon, delta=0.1)
     spent = {"epsilon": epsilon, "delta": 0.1}
     shuffled = phase_protocol_for(shuffle(**spent), actions=actions, clients=clients, bound=1.0)
@@ -178,8 +171,7 @@ def test_shuffled_noise_is_tight(epsilon: float, actions: int, clients: int) -> 
 @pytest.mark.parametrize(
     "privacy", [central(**BUDGET), local(**BUDGET), shuffle(**BUDGET), central(epsilon=10.0, delta=0.1)]
 )
-def test_less_noise_is_noticed(privacy: Any) -> None:
-    """A protocol with 20 % less noise than it needs would be run."""
+def test_a_protocol_with_a_fifth_less_noise_is_refused(privacy: Any) -> None:
     policy = PhasedElimination(dim=3, horizon=1000, privacy=privacy)
     protocol: Any = phase_protocol_for(privacy, actions=5, clients=30, bound=1.0)
     check_promise(protocol, privacy, policy.guarantee)
@@ -203,8 +195,7 @@ def test_a_phase_with_less_noise_is_not_opened(monkeypatch: pytest.MonkeyPatch) 
         fresh.protocol(phase)
 
 
-def test_budget_beyond_the_classical_formula() -> None:
-    """At epsilon = 10 the noise is that of sqrt(2 log(1.25/delta))/epsilon, which is too little there."""
+def test_at_epsilon_10_the_classical_formula_is_not_used() -> None:
     protocol: Any = phase_protocol_for(central(epsilon=10.0, delta=0.1), actions=20, clients=5, bound=1.0)
     classical = protocol.domain.sensitivity * math.sqrt(2 * math.log(12.5)) / 10
     assert protocol.noise_std > 1.2 * classical
@@ -213,8 +204,7 @@ def test_budget_beyond_the_classical_formula() -> None:
     assert accountant.epsilon(printed.event, 0.1) > 14
 
 
-def test_pure_is_pure() -> None:
-    """Laplace-DPE needs a delta."""
+def test_laplace_dpe_has_no_delta() -> None:
     policy = make("Laplace-DPE", dim=3, horizon=1000, epsilon=0.5)
     arms = sphere(10, 3)
     protocol = policy.protocol(policy.episode(policy.init(arms)))
@@ -223,8 +213,7 @@ def test_pure_is_pure() -> None:
     assert protocol.guarantee.delta == 0.0
 
 
-def test_printed_calibration() -> None:
-    """Printed noise is not that of Theorem 4.2, or its true epsilon is not stated."""
+def test_printed_noise_is_that_of_theorem_4_2_and_states_its_true_epsilon() -> None:
     policy = make("CDP-DPE", dim=3, horizon=1000, calibration="paper", epsilon=0.5, delta=1e-5)
     protocol: Any = policy.protocol(policy.episode(policy.init(sphere(10, 3))))
     s = protocol.domain.dim
@@ -233,8 +222,7 @@ def test_printed_calibration() -> None:
     assert accountant.epsilon(protocol.event, 1e-5) <= policy.guarantee.epsilon
 
 
-def test_concentrated_budget() -> None:
-    """A zCDP budget is not kept, or not stated."""
+def test_a_zcdp_budget_is_kept_and_stated() -> None:
     policy = make("LDP-DPE", dim=3, horizon=1000, rho=0.5)
     protocol = policy.protocol(policy.episode(policy.init(sphere(10, 3))))
     assert accountant.rho(protocol.event) <= 0.5
@@ -264,14 +252,12 @@ def test_concentrated_budget() -> None:
     ],
 )
 def test_bad_settings_are_refused(arguments: dict[str, Any]) -> None:
-    """A setting that has no meaning is accepted."""
     with pytest.raises((InvalidArgument, InvalidBudget)):
         PhasedElimination(**({"dim": 3, "horizon": 100, "privacy": none()} | arguments))
 
 
 @pytest.mark.parametrize("arms", [np.zeros((2, 2)), [[1.0, math.nan, 0.0]], np.eye(2), [[1.0, 0.1, 0.0]]])
 def test_bad_actions_are_refused(arms: Any) -> None:
-    """Actions of another dimension, not finite, all zero or longer than 1, for which (3) is too narrow, are taken."""
     with pytest.raises(BandannaError, match="arms"):
         PhasedElimination(dim=3, horizon=100, privacy=none()).init(arms)
 
@@ -288,7 +274,6 @@ def test_bad_actions_are_refused(arms: Any) -> None:
     ],
 )
 def test_bad_averages_are_refused(averages: Any, message: str) -> None:
-    """Averages that are not finite leave no action at all, or others than the phase's are taken for them."""
     policy = PhasedElimination(dim=3, horizon=100, privacy=none())
     state = policy.init(np.eye(3))
     with pytest.raises(InvalidArgument, match=message):
@@ -319,8 +304,7 @@ def test_reports_are_clipped_averages_or_single_rewards() -> None:
     assert single.report(ask, rows, coins).total().tolist() == [-5.0, 0.0, 3.0]
 
 
-def test_at_least_two_clients() -> None:
-    """A phase has fewer than ceil(2^{alpha l}) > 1 clients because 2^{alpha l} is rounded to 1."""
+def test_a_phase_has_at_least_two_clients() -> None:
     policy = PhasedElimination(dim=3, horizon=100, alpha=1e-16, privacy=shuffle(**BUDGET))
     assert policy.count_clients(1) == 2
     assert policy.protocol(policy.episode(policy.init(np.eye(3)))).std(2) > 0

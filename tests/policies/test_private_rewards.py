@@ -183,5 +183,4 @@ def test_budgets_beyond_what_floats_can_price_are_refused_by_name(budget: Any) -
 
 
 def test_public_contexts_are_stated() -> None:
-    """A reader of AdaC-OFUL's guarantee is not told that everybody sees the features."""
     assert "Everybody sees every user's features" in str(OFUL(dim=2, horizon=10, privacy=central(rho=1.0)).guarantee)

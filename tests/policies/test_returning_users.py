@@ -58,8 +58,7 @@ def test_user_level_noise_is_that_of_m0_participations() -> None:
     assert stds[1][1] / stds[0][1] == pytest.approx(2.0, rel=1e-3)
 
 
-def test_batches_of_several_sizes() -> None:
-    """A user in the dearest batches of a growing schedule pays more than what is stated, or than the budget."""
+def test_the_dearest_batches_of_a_growing_schedule_are_priced() -> None:
     growing = geometric(first=200, ratio=1.5)
     policy = LinUCB(dim=3, horizon=2000, privacy=shuffle(**BUDGET, participations=3), batch=growing)
     batches = Counter(policy._channel.protocols[size].event for size in policy._channel.sizes)
@@ -72,5 +71,4 @@ def test_batches_of_several_sizes() -> None:
 
 
 def test_paper_batches_for_returning_users() -> None:
-    """T^{2/3} is not the batch size for returning users."""
     assert LinUCB(dim=2, horizon=1000, privacy=shuffle(**BUDGET, participations=2))._channel.sizes[0] == 100

@@ -59,7 +59,6 @@ def _nothing(ask: Any) -> Any:
 @pytest.mark.parametrize("intercept", [False, True])
 @pytest.mark.parametrize("model", PRIVATE)
 def test_one_reward_moves_the_private_sum_by_at_most_one(model: str, intercept: bool) -> None:
-    """Of all corners of features and rewards two reports are farther apart than the sensitivity, or all are nearer."""
     policy = made(model, intercept=intercept)
     private, _ = asks(policy)
     corners = [np.array(signs, dtype=float) for signs in product((-1, 0, 1), repeat=3 - intercept) if any(signs)]
@@ -183,7 +182,6 @@ def misses(model: str, *, intercept: bool) -> float:
 @pytest.mark.parametrize("intercept", [False, True])
 @pytest.mark.parametrize("model", PRIVATE)
 def test_the_posterior_is_calibrated(model: str, intercept: bool) -> None:
-    """The true parameter lies farther from the mean than the posterior says, or much nearer."""
     assert 0.5 < misses(model, intercept=intercept) < 1.5
 
 

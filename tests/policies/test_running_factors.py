@@ -29,8 +29,7 @@ from bandanna.protocols.privacy_model import central, local, none, shuffle
 from .answering import COINS, told
 
 
-def test_batches_as_printed() -> None:
-    """A batch of "paper" is not T^{1/2}, T^{3/4}, T^{3/5} or, of returning users, T^{2/3} users."""
+def test_batches_have_the_printed_exponents() -> None:
     for privacy, exponent in (
         (none(), 1 / 2),
         (central(rho=0.1), 1 / 2),
@@ -64,7 +63,7 @@ def test_radii_are_those_of_the_channel_s_noise(confidence: str) -> None:
 
 
 def test_radii_of_oful_by_hand() -> None:
-    """The radius of AdaC-OFUL is not that of Lemma 11 of [004], with the noise of the episodes so far."""
+    """Lemma 11 of [004], with the noise of the episodes so far."""
     policy = OFUL(dim=3, horizon=500, reward_range=(0.0, 3.0), privacy=central(rho=0.5), ridge=2.0, failure=0.01)
     assert policy.subgaussian == 1.5
     state = policy.init()
@@ -88,7 +87,7 @@ def test_radii_of_oful_by_hand() -> None:
 
 
 def test_eigenvalues_of_the_lemma_by_hand() -> None:
-    """The least eigenvalue that theory promises is not that of Lemma 12 of [004]."""
+    """Lemma 12 of [004]."""
     policy = OFUL(dim=3, horizon=10**6, privacy=none(), failure=0.01, confidence="paper", eigenvalue=0.2)
     log = math.log((90_000 + 3) * 3 / 0.01)
     wanted = 1.0 + 0.2 * 90_000 / 4 - 8 * log - 2 * math.sqrt(90_000 * log)
@@ -96,7 +95,6 @@ def test_eigenvalues_of_the_lemma_by_hand() -> None:
 
 
 def test_radii_of_private_features_by_hand() -> None:
-    """Sigma, lambda_0 or the radius of AdaC-OFUL-JDP are others, or the budget is not divided by the share."""
     policy = OFULJDP(
         dim=3, horizon=100, batch=10, share=0.3, reward_range=(0.0, 3.0), privacy=central(rho=0.5), failure=0.01
     )
@@ -171,7 +169,6 @@ def by_hand(vector: np.ndarray, gram: np.ndarray, noise: float, reward_std: floa
 
 
 def test_a_posterior_by_hand_with_moments_that_differ() -> None:
-    """Information is not symmetric, or weighed by the roots of the second moments."""
     gram, vector = np.array([[50.0, 10.0], [10.0, 40.0]]), np.array([20.0, 5.0])
     variances = np.array([2.0, 3.0]), np.array([[1.0, 0.5], [0.5, 2.0]])
     moments = np.array([0.25, 4.0])
@@ -200,7 +197,6 @@ def test_returning_users_pay_in_all_of_their_batches() -> None:
 
 
 def test_public_features_by_hand() -> None:
-    """Weights, scale, noise or the batches of LinTS-rewards are others."""
     privacy = central(rho=0.5, mechanism="independent")
     policy = LinTSRewards(dim=3, horizon=250, batch=100, public_contexts=True, privacy=privacy, intercept=True)
     assert np.linalg.norm(policy._weights * np.array([1.0, 0.0, 1.0])) == pytest.approx(1.0, abs=1e-6)
@@ -227,7 +223,6 @@ def test_phases_have_the_batches_of_their_policies() -> None:
 
 
 def test_chances_by_quadrature() -> None:
-    """P(|z| <= r) is not that of d normal numbers, or two independent scores win with other chances."""
     np.testing.assert_allclose(lints_module._norm_cdf(np.array([0.5, 2.0]), 5), stats.chi(5).cdf([0.5, 2.0]), rtol=1e-9)
     mean, spread = np.array([[0.3, 0.0]]), np.array([[1.0, 2.0]])
     found = lints_module.per_arm_draw_probabilities(mean, spread, np.array([0]))

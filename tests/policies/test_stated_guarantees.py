@@ -57,16 +57,14 @@ def test_a_later_phase_shows_the_shuffler_no_more_than_is_stated(protocol: str, 
             assert later.epsilon <= stated.epsilon
 
 
-def test_concurrent_shufflers_of_later_phases() -> None:
-    """The trees of later phases are taller: what their shufflers learn is stated as in the first."""
+def test_later_phases_of_concurrent_shufflers_state_nothing_against_them() -> None:
     assert Anytime(first=LinUCB(dim=2, horizon=32, batch=4, privacy=concurrent(**BUDGET))).guarantee.shuffler is None
 
 
 @pytest.mark.parametrize(
     "privacy", [central(rho=0.1), central(rho=0.1, mechanism="tree"), local(rho=0.1), local(rho=0.1, participations=3)]
 )
-def test_phases_under_a_zcdp_budget(privacy: Privacy) -> None:
-    """A later phase costs more than the epsilon or rho that an anytime policy states for all of them."""
+def test_no_phase_costs_more_than_the_stated_zcdp_budget(privacy: Privacy) -> None:
     policy = Anytime(first=LinUCB(dim=2, horizon=100, batch=20, privacy=privacy))
     stated = policy.guarantee
     assert stated.rho == 0.1
@@ -77,8 +75,7 @@ def test_phases_under_a_zcdp_budget(privacy: Privacy) -> None:
 
 
 @pytest.mark.parametrize("privacy", [central(**BUDGET), local(**BUDGET)])
-def test_concentration_in_later_phases(privacy: Privacy) -> None:
-    """The rho beside (epsilon, delta) is that of the first phase, and a later one exceeds it."""
+def test_the_stated_rho_covers_later_phases(privacy: Privacy) -> None:
     policy = Anytime(first=LinUCB(dim=2, horizon=100, batch=20, privacy=privacy))
     for j in range(5):
         assert policy.phase(j).guarantee.rho <= policy.guarantee.rho
@@ -86,7 +83,6 @@ def test_concentration_in_later_phases(privacy: Privacy) -> None:
 
 @pytest.mark.parametrize("budget", [{"epsilon": 0.2, "delta": 1e-5}, {"epsilon": 10.0, "delta": 0.1}])
 def test_shuffled_elimination_states_the_worst_batch(budget: dict[str, float]) -> None:
-    """A user in the large batch of a later epoch is told what is left against the shuffler in a smaller one."""
     policy = Elimination(n_arms=5, horizon=30_000, privacy=shuffle(**budget))
     each = [policy.protocol(size).guarantee for size in policy.sizes]
     assert len(each) > 1
@@ -128,8 +124,7 @@ def test_every_phase_keeps_the_promise(privacy: Privacy) -> None:
         assert accountant.rho(protocol.event) <= promised.rho
 
 
-def test_what_a_phase_leaves_against_the_shuffler() -> None:
-    """Clients of some phase are promised more against the shuffler than is left there."""
+def test_no_phase_promises_more_against_the_shuffler_than_is_left() -> None:
     privacy = shuffle(epsilon=10.0, delta=1e-5, calibration="paper")
     promised = compute_promised_guarantee(privacy, most_actions=40, most_clients=3000, bound=1.0).shuffler
     left = phase_protocol_for(privacy, actions=40, clients=3000, bound=1.0).guarantee.shuffler

@@ -46,7 +46,7 @@ def _beta(a: int, b: int) -> Fraction:
 
 @pytest.mark.parametrize(("alphas", "betas"), POSTERIORS)
 def test_the_quadrature_is_exact(alphas: list[int], betas: list[int]) -> None:
-    """A probability is off by more than 1e-10 of itself."""
+    """To 1e-10 of itself."""
     for arm in range(len(alphas)):
         expected = float(exact(arm, alphas, betas))
         assert compute_best_arm_probability(arm, np.array(alphas, float), np.array(betas, float)) == pytest.approx(
@@ -55,8 +55,7 @@ def test_the_quadrature_is_exact(alphas: list[int], betas: list[int]) -> None:
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e3, 1e6])
-def test_some_arm_is_best(scale: float) -> None:
-    """Probabilities do not sum to 1, however many plays there were."""
+def test_probabilities_sum_to_1_however_many_plays_there_were(scale: float) -> None:
     alphas, betas = 1 + scale * np.array([1.0, 0.999, 0.5, 0.0]), 1 + scale * np.array([1.0, 1.0, 0.5, 0.001])
     assert sum(compute_best_arm_probability(arm, alphas, betas) for arm in range(4)) == pytest.approx(1.0, abs=1e-9)
 

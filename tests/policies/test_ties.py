@@ -68,13 +68,12 @@ def test_one_of_the_tied_arms_is_picked(seed: int, rows: int, arms: int) -> None
 )
 @pytest.mark.parametrize("count", [2, 3, 7])
 def test_coins_are_fair(coins: DeviceRandomness, count: int) -> None:
-    """One of n tied arms is likelier than another. False alarms: below 1e-9 for secure coins, none for the others."""
+    """False alarms: below 1e-9 for secure coins, none for the others."""
     drawn = coins.below(np.full((1, 4000) if isinstance(coins, StreamRandomness) else 4000, count))
     assert stats.chisquare(np.bincount(drawn.ravel(), minlength=count)).pvalue > 1e-10
 
 
 def test_a_seed_flips_its_own_coins_in_order() -> None:
-    """Coins depend on the seeds beside, on how many users are decided at once, or on users without a tie."""
     counts = np.array([[2, 1, 3, 3, 1, 2], [1, 1, 1, 1, 1, 1], [4, 4, 4, 4, 4, 1]])
     together = StreamRandomness(Streams([5, 6, 7])).below(counts)
     for place, seed in enumerate((5, 6, 7)):
@@ -87,15 +86,13 @@ def test_a_seed_flips_its_own_coins_in_order() -> None:
 
 
 def test_numbered_coins_belong_to_decisions() -> None:
-    """A decision's coin depends on those that are made with it."""
     counts = np.array([2, 5, 1, 3, 3, 9, 2])
     together = NumberedRandomness(4, 100).below(counts)
     alone = [NumberedRandomness(4, 100 + i).below(counts[i : i + 1])[0] for i in range(len(counts))]
     np.testing.assert_array_equal(together, alone)
 
 
-def test_rules_have_names() -> None:
-    """A misspelt rule is taken for one of the two."""
+def test_an_unknown_rule_for_ties_is_refused() -> None:
     with pytest.raises(InvalidArgument, match="ties"):
         LinUCB(dim=2, horizon=5, ties="last", privacy=none())
 

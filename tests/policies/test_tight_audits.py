@@ -91,8 +91,7 @@ def test_actions_of_adac_ucb_tell_nearly_rho_and_never_more(rho: float, ends: tu
     assert loss(weak) > 1.4 * rho
 
 
-def test_actions_of_the_renyi_variant() -> None:
-    """Actions tell more than (alpha, epsilon) at the order alpha; or noise 20 % smaller would not be seen in them."""
+def test_actions_of_the_renyi_variant_tell_as_much_as_stated() -> None:
     budget, order = RenyiDP(alpha=8.0, epsilon=8.0), np.array([8.0])
 
     def told(budget: Budget) -> float:
@@ -105,8 +104,7 @@ def test_actions_of_the_renyi_variant() -> None:
     assert told(RenyiDP(alpha=8.0, epsilon=8.0 / 0.64)) > 1.2 * 8
 
 
-def test_actions_of_the_epsilon_delta_variant() -> None:
-    """Actions tell more than (epsilon, delta); or noise 20 % smaller would not be seen in them."""
+def test_actions_of_the_epsilon_delta_variant_tell_as_much_as_stated() -> None:
     budget = ApproxDP(epsilon=1.0, delta=1e-5)
 
     def told(budget: Budget) -> float:

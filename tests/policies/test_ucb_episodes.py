@@ -120,7 +120,6 @@ def test_the_sums_of_adap_ucb_have_the_discrete_laplace_law(path: str, ends: tup
 
 
 def test_noise_scales_with_the_width_of_the_range() -> None:
-    """Rewards in a wider range are protected by the noise for a narrow one."""
     unit, wide = (
         UCBEpisodes(n_arms=2, horizon=10, privacy=central(rho=1.0), reward_range=ends) for ends in ((0, 1), (-5, 5))
     )
@@ -187,7 +186,6 @@ def test_what_is_outside_of_the_range_is_clipped_and_what_is_not_a_number_is_ref
         {"privacy": local(rho=1.0)},
     ],
 )
-def test_bad_arguments(wrong: dict[str, object]) -> None:
-    """An argument without meaning is accepted."""
+def test_arguments_without_meaning_are_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(InvalidArgument, match=next(iter(wrong))):
         UCBEpisodes(**{"n_arms": 2, "horizon": 9, "privacy": none(), **wrong})  # type: ignore[arg-type]

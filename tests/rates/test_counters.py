@@ -56,8 +56,7 @@ def measured(protocol: ConcurrentShuffle, runs: int, seed: int) -> float:
 
 @pytest.mark.often(of=lambda k: k in (1, 3, 10))  # no averaging, most of its gain, the most levels
 @pytest.mark.parametrize("k", AVERAGED)
-def test_worst_prefix_beside_the_table(k: int) -> None:
-    """The worst prefix's measured std is more than 1.10 times the table's, with or without averaging."""
+def test_the_worst_prefix_s_std_is_at_most_1_10_of_the_table(k: int) -> None:
     best = calibrated(Bits(), 2**16, k, "best")
     assert measured(best, 400, k) <= 1.10 * AVERAGED[k]
     assert best.std() <= 0.95 * AVERAGED[k]
@@ -67,8 +66,7 @@ def test_worst_prefix_beside_the_table(k: int) -> None:
 
 
 @pytest.mark.parametrize("k", AVERAGED)
-def test_papers_degrees_beside_the_table(k: int) -> None:
-    """With the paper's degrees, rounded, the std is more than 10 % off the table, or above the epsilon/k rule's."""
+def test_with_the_paper_s_degrees_the_std_is_within_10_percent_of_the_table(k: int) -> None:
     for averaging, table in ((False, PLAIN), (True, AVERAGED)):
         protocol = calibrated(Bits(), 2**16, k, "paper", averaging=averaging)
         assert protocol.std() == pytest.approx(table[k], rel=0.10)
@@ -81,8 +79,8 @@ def test_papers_degrees_beside_the_table(k: int) -> None:
 
 @pytest.mark.full
 @pytest.mark.parametrize("k", PLAIN)
-def test_papers_degrees_measured(k: int) -> None:
-    """With the paper's degrees the measured std (standard error 1.6 %) is more than 10 % off the table."""
+def test_with_the_paper_s_degrees_the_measured_std_is_within_10_percent_of_the_table(k: int) -> None:
+    """Standard error 1.6 %."""
     plain = calibrated(Bits(), 2**16, k, "paper", averaging=False)
     assert measured(plain, 2000, k) == pytest.approx(PLAIN[k], rel=0.10)
 
@@ -91,8 +89,8 @@ def test_papers_degrees_measured(k: int) -> None:
 @pytest.mark.parametrize("domain", [Bits(), Box(dim=1)], ids=["bits", "numbers"])
 @pytest.mark.parametrize("degrees", ["best", "paper"])
 @pytest.mark.parametrize("k", [1, 2, 3])
-def test_exponents(k: int, degrees: str, domain: Domain) -> None:
-    """The worst prefix's std grows with n, from 2^10 to 2^20, by a power more than 0.04 away from 1/(2k+1)."""
+def test_the_std_of_the_worst_prefix_grows_by_the_theorem_s_power(k: int, degrees: str, domain: Domain) -> None:
+    """From 2^10 to 2^20, within 0.04 of 1/(2k+1)."""
     stds = [calibrated(domain, horizon, k, degrees).std() for horizon in HORIZONS]
     slope = float(np.polyfit(np.log(HORIZONS), np.log(stds), 1)[0])
     assert abs(slope - 1 / (2 * k + 1)) < 0.04
@@ -115,7 +113,7 @@ def test_measured_exponents(k: int) -> None:
 @pytest.mark.full
 @pytest.mark.parametrize("k", [1, 2, 3])
 def test_measured_exponents_over_the_whole_range(k: int) -> None:
-    """The measured std grows, from 2^10 to 2^20, by a power more than 0.04 away from 1/(2k+1) (s.e. 0.003)."""
+    """From 2^10 to 2^20, within 0.04 of 1/(2k+1); s.e. 0.003."""
     stds = [measured(calibrated(Bits(), horizon, k, "best"), 600, k) for horizon in HORIZONS]
     slope = float(np.polyfit(np.log(HORIZONS), np.log(stds), 1)[0])
     assert abs(slope - 1 / (2 * k + 1)) < 0.04

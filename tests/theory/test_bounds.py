@@ -69,8 +69,7 @@ def test_more_privacy_costs_more_and_none_costs_nothing(name: str) -> None:
     assert huge >= min(1e6, trivial.get(name, math.inf)) * 0.99
 
 
-def test_paper_004_table_1() -> None:
-    """Table I of 004 would be read wrongly; numbers by hand."""
+def test_table_1_of_paper_004_by_hand() -> None:
     t, k, d, rho = 1e4, 5, 3, 0.25
     log = math.log(1e4)
     expected = math.sqrt(5e4 * log) + 10 * math.sqrt(log)
@@ -103,7 +102,6 @@ def test_the_lower_rate_of_generalised_linear_bandits_grows_with_the_arms(n_arms
 
 
 def test_theorem_10_and_11_by_hand() -> None:
-    """The explicit bounds of AdaC-UCB would be read wrongly."""
     log = math.log(1e6)
     found = regret_bounds.adac_ucb_gaps(horizon=1e6, gaps=(0, 0.5, 0.25), rho=0.01, optimism=4)
     assert found == pytest.approx(32 * log * (2 + 4) + 2 * 8 * math.sqrt(400 * log) + 2 * 8)
@@ -123,8 +121,7 @@ def test_table_2_converted_bounds_are_worse() -> None:
     assert regret_bounds.converted_gope_rate(**problem) > regret_bounds.adac_gope_rate(**problem)
 
 
-def test_paper_001_table_1() -> None:
-    """Table I of 001 would be read wrongly; shuffle and central regret must share their exponent, local lose it."""
+def test_in_table_1_of_paper_001_shuffle_and_central_regret_share_their_exponent() -> None:
     shared = {"n_arms": 100, "dim": 4, "sampling": 0.8, "epsilon": 1e-9, "delta": 1e-5}
     ratio = {
         formula: formula(horizon=1e8, **shared) / formula(horizon=1e4, **shared)
@@ -139,8 +136,8 @@ def test_paper_001_table_1() -> None:
     assert found == pytest.approx(by_hand)
 
 
-def test_paper_002_counters_and_bandits() -> None:
-    """Exponents 1/(2k+1) and (k+1)/(2k+1) would be wrong, or rep_{n,k} not the printed one."""
+def test_exponents_of_paper_002_are_the_printed_ones() -> None:
+    """1/(2k+1) and (k+1)/(2k+1)."""
     for k in (1, 2, 5):
         low, high = (regret_bounds.counter_lower_rate(horizon=n, shufflers=k, epsilon=0.5) for n in (1e3, 1e6))
         assert math.log(high / low) / math.log(1e3) == pytest.approx(1 / (2 * k + 1))
@@ -153,8 +150,8 @@ def test_paper_002_counters_and_bandits() -> None:
     assert regret_bounds.counter_lower_rate(horizon=1000, shufflers=0, epsilon=0.5) == pytest.approx(500)
 
 
-def test_paper_000_batches_balance() -> None:
-    """The best batch of Corollaries B.2 and C.2 would not balance the two terms of Theorems 3.2 and 3.5."""
+def test_the_best_batches_of_paper_000_balance_both_terms() -> None:
+    """Corollaries B.2 and C.2, Theorems 3.2 and 3.5."""
     shared = {"dim": 5, "epsilon": 0.1, "delta": 1e-5, "failure": 0.01}
     slopes = []
     for formula in (contextual_bounds.linucb_sdp_amp_rate, contextual_bounds.linucb_sdp_vec_rate):
@@ -164,7 +161,7 @@ def test_paper_000_batches_balance() -> None:
 
 
 def test_paper_000_corollaries_by_hand() -> None:
-    """Corollaries 3.3, B.3 or C.3 of 000 would be read wrongly."""
+    """Corollaries 3.3, B.3 and C.3."""
     budget = {"horizon": 1e5, "epsilon": 0.25, "delta": 1e-5}
     fixed = contextual_bounds.linucb_sdp_fixed_rate(**budget)
     assert fixed == pytest.approx(1e3 * 2 * math.sqrt(math.log(1e10)))

@@ -134,7 +134,6 @@ def test_linear_elimination_is_compared_for_its_number_of_arms() -> None:
 
 @pytest.mark.parametrize("trust", ["none", "central", "local", "shuffle"])
 def test_distributed_elimination_finds_its_row_of_table_1(trust: str) -> None:
-    """DP-DPE would be given the row of another trust model."""
     epsilon = math.inf if trust == "none" else 1.0
     setting = {"policy": "PhasedElimination", "dim": 3, "n_arms": 10, "alpha": 0.8, "delta": 1e-5}
     (curve,) = compute_bounds({**setting, "trust": trust, "epsilon": epsilon}, [1e4])
@@ -152,7 +151,6 @@ def test_a_pure_budget_has_its_concentrated_price() -> None:
 
 
 def test_bounds_survive_a_file(tmp_path: Path) -> None:
-    """A saved result would forget which bounds belong to it."""
     result = simulate(episodes(privacy=central(budget=RHO), optimism=4), FINITE)
     result.to_csv(tmp_path / "result.csv")
     again = Result.load(tmp_path / "result.csv")

@@ -62,7 +62,7 @@ def truthful(choice: Choice) -> bool:
 @pytest.mark.often(of=lambda key: key in OF_EVERY_CLASS)
 @pytest.mark.parametrize("key", CHOOSING)
 def test_stated_probabilities_are_frequencies(key: str) -> None:
-    """Arms are taken more or less often than stated (false alarms: 1e-6 for each of three snapshots)."""
+    """False alarms: 1e-6 for each of three snapshots."""
     case = CASES[key]
     assert not isinstance(usual(key).episodes[0][0], AssignedArms)
     one = np.broadcast_to(contexts(case, 2)[1], (DEVICES, case.env.n_arms, contexts(case, 1).shape[-1]))
@@ -70,8 +70,7 @@ def test_stated_probabilities_are_frequencies(key: str) -> None:
         assert truthful(case.policy.act(snapshot, one, coins(1)))
 
 
-def test_wrong_probabilities_are_noticed() -> None:
-    """The check would pass probabilities that are a tenth off, or do not sum to 1."""
+def test_probabilities_a_tenth_off_are_noticed() -> None:
     case = CASES["one's own"]
     one = np.broadcast_to(contexts(case, 1)[0], (DEVICES, 6, 3))
     choice = case.policy.act(snapshots("one's own")[-1], one, coins(1))
@@ -85,7 +84,6 @@ def test_wrong_probabilities_are_noticed() -> None:
 @pytest.mark.often(of=lambda key: key in OF_EVERY_CLASS)
 @pytest.mark.parametrize("key", CHOOSING)
 def test_a_device_decides_by_its_own_features(key: str) -> None:
-    """Who else is there changes somebody's arm, its probability, or the group of the row."""
     case, users = CASES[key], 9
     everybody = np.array(contexts(case, users))
     everybody[::3] = case.policy.clip_features(1e6 * everybody[::3])

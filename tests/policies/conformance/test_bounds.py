@@ -13,8 +13,7 @@ from .driving import simulated
 
 @pytest.mark.often(of=lambda case: case.key in OF_EVERY_CLASS)
 @every_case
-def test_results_know_their_bounds(case: Case) -> None:
-    """Bounds of some algorithm cannot be computed, or are no regrets."""
+def test_every_result_has_its_regret_bounds(case: Case) -> None:
     result = simulated(case.key, "law", seeds=2)
     for curve in result.bounds():
         assert curve.values.shape == result.checkpoints.shape

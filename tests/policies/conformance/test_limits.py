@@ -47,8 +47,7 @@ def test_an_infinite_epsilon_is_no_privacy(key: str, path: str) -> None:
     np.testing.assert_allclose(one.regret, two.regret, rtol=0, atol=1e-9)
 
 
-def test_noise_is_noticed() -> None:
-    """The comparison would pass a policy whose epsilon is finite."""
+def test_a_finite_epsilon_is_not_the_limit_without_noise() -> None:
     case = CASES["LinUCB-LDP"]
     one, two = (bd.simulate(with_privacy(case.policy, each), case.env) for each in (case.policy.privacy, bd.none()))
     assert not np.allclose(one.regret, two.regret)
@@ -72,8 +71,7 @@ def test_shuffled_noise_for_a_large_epsilon_hardly_changes_the_state(key: str) -
         np.testing.assert_allclose(one, two, rtol=0.1, atol=0.1)
 
 
-def test_randomized_bits_become_ucb1() -> None:
-    """LDP-UCB without lies takes other actions than UCB1 on rewards that are 0 or 1."""
+def test_bits_without_lies_make_ldp_ucb_act_as_ucb1() -> None:
     case = CASES["LDP-UCB"]
     truthful = with_privacy(case.policy, spending(case.policy.privacy, 40.0))
     clear = bd.policies.UCB1(n_arms=3, horizon=case.rounds)

@@ -67,8 +67,7 @@ def test_the_noise_of_a_release_has_one_law(key: str) -> None:
     assert not differ(noise(key, "law"), noise(key, "messages"))
 
 
-def test_other_noise_is_noticed() -> None:
-    """The comparisons would pass a shortcut with a fifth less noise, or a run with hardly any."""
+def test_a_fifth_less_noise_is_noticed() -> None:
     assert differ(0.8 * noise("LinUCB-SDP-Vec", "law"), noise("LinUCB-SDP-Vec", "messages"))
     case = CASES["CDP-DPE"]
     less = replace(case.policy, privacy=bd.central(epsilon=500.0, delta=1e-3))

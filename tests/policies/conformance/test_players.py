@@ -77,10 +77,7 @@ def regrets(key: str, path: str, *, seeds: int) -> tuple[Any, Any]:
 @every_path
 @pytest.mark.parametrize("key", ACCELERATED)
 def test_players_are_exact_accelerations(key: str, path: str) -> None:
-    """An algorithm runs differently under its own player (false alarms: 1e-5 where only laws are compared).
-
-    Or only laws are compared, although both players take the same decisions.
-    """
+    """False alarms: 1e-5 where only laws are compared."""
     if key in OTHER_NUMBERS[path]:
         own, simple = regrets(key, path, seeds=SEEDS)
         assert one_law(own[:, -1], simple[:, -1])
