@@ -47,7 +47,7 @@ RUNS: dict[str, tuple[str, dict[str, Any], str]] = {
 OFTEN = {"RS-GLinUCB as published", "RS-GLinUCB", "GLM-JDP by messages", "GLM-JDP, the lemma's steps"}
 
 
-@pytest.mark.often(of=lambda run: run in OFTEN)  # others: tests/policies/conformance/test_players.py
+@pytest.mark.often(of=lambda run: run in OFTEN)  # others: tests/policies/conformance/test_simulation.py
 @pytest.mark.parametrize("run", list(RUNS))
 def test_accelerated_players_decide_as_the_plain_one(run: str) -> None:
     """Blocks of rounds, seeds side by side or noise drawn ahead would change a decision, an estimate or a count."""
