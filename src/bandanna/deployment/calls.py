@@ -18,14 +18,7 @@ class RoleUnreachable(BandannaError):
 class RoleConnection:
     """A connection to another role.
 
-    Parameters
-    ----------
-    url
-        The role's address.
-    seconds
-        The longest wait for an answer.
-    verify_tls
-        The certificates that are trusted; True for the system's.
+    `verify_tls` are the trusted certificates; True for those of the system.
     """
 
     def __init__(self, url: str, *, seconds: float = 30.0, verify_tls: Any = True) -> None:

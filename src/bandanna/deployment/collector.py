@@ -129,13 +129,7 @@ _NO_REPORT = 255  # no version yet
 
 
 class BatchIndex:
-    """The slots of a batch by place, and the version and a hash (of this process only) of every report.
-
-    Parameters
-    ----------
-    plan
-        The batch.
-    """
+    """The slots of a batch by place, and the version and a hash (of this process only) of every report."""
 
     def __init__(self, plan: Batch) -> None:
         self.plan = plan
@@ -223,25 +217,10 @@ SELECT_ROUND = (  # the newest version of a place is last
 _FINGERPRINT = np.dtype(">u8")  # of a slot
 
 
-def store_used_slots(rows: Transaction, epoch: int, plan: bytes) -> None:
-    """Store the fingerprints of the slots of a batch that is over, and delete their places."""
-    slots = (slot for (slot,) in rows.execute("select slot from slots where epoch = ?", epoch))
-    rows.execute("insert into used values (?, ?, ?)", epoch, plan, _slot_fingerprints(slots).tobytes())
-    rows.execute("delete from slots where epoch = ?", epoch)
+Fingerprints = np.ndarray[tuple[int], np.dtype[np.uint64]]
 
 
-def select_used_plans(rows: Transaction) -> dict[int, bytes]:
-    """Return the digests of the plans of all batches that are over."""
-    return {int(epoch): bytes(plan) for epoch, plan in rows.execute("select epoch, plan from used")}
-
-
-def select_used_slots(rows: Transaction, epoch: int) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
-    """Return the fingerprints of the slots of a batch that is over, in order."""
-    ((content,),) = rows.execute("select slots from used where epoch = ?", epoch)
-    return np.frombuffer(content, dtype=_FINGERPRINT)
-
-
-def is_used(slot: bytes, used: np.ndarray[tuple[int], np.dtype[np.uint64]]) -> bool:
+def is_used(slot: bytes, used: Fingerprints) -> bool:
     """Return whether a slot was in a batch with these fingerprints.
 
     True for every slot that was. For another slot, True has a probability of 2^-64 per slot of the batch and costs its
@@ -252,7 +231,7 @@ def is_used(slot: bytes, used: np.ndarray[tuple[int], np.dtype[np.uint64]]) -> b
     return place < len(used) and bool(used[place] == own)
 
 
-def _slot_fingerprints(slots: Iterable[bytes]) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
+def _slot_fingerprints(slots: Iterable[bytes]) -> Fingerprints:
     """Return the first 8 bytes of the SHA-256 of each slot, in order."""
     content = b"".join(hashlib.sha256(slot).digest()[: _FINGERPRINT.itemsize] for slot in slots)
     return np.sort(np.frombuffer(content, dtype=_FINGERPRINT))
@@ -357,7 +336,8 @@ class Collector:
                 fillings[epoch].put(round_, place, version, body)
             done = "select epoch, count(*) from batches where state = 'receipted' group by epoch"
             receipted = {int(epoch): int(count) for epoch, count in rows.execute(done)}
-            self._used, self._used_slots = select_used_plans(rows), {}
+            used = rows.execute("select epoch, plan from used")
+            self._used, self._used_slots = {int(epoch): bytes(digest) for epoch, digest in used}, {}
         self._fillings = fillings
         if fillings:
             first = min(fillings)
@@ -374,7 +354,7 @@ class Collector:
         state, at = states.get(self.running, ("filling", None))
         self.closes_at = at if state == "full" else None
         self._closed = state in ("closed", "receipted")
-        self._awaits_receipt = any(state == "closed" for state, _ in states.values())
+        self._awaits_receipt = any(each == "closed" for each, _ in states.values())
 
     def plan(self, batches: Sequence[Batch], running: tuple[int, int]) -> None:
         """Enter the newest public plan: the running batch and its round, and the next batch if it is known."""
@@ -387,7 +367,10 @@ class Collector:
                     self._delete_batch(rows, epoch)
                 for epoch, batch in announced.items():
                     if epoch not in self._fillings:
-                        _check_new(rows, epoch)
+                        ((last,),) = rows.execute("select max(epoch) from batches")
+                        if last is not None and epoch <= last:  # its slots are refused, or its reports forwarded
+                            text = f"batch {epoch} is announced after batch {last}: the analyzer has gone back"
+                            raise BandannaError(text)
                         rows.execute("insert into plans values (?, ?)", epoch, dumps(batch.to_dict()).decode())
                         self._fillings[epoch] = BatchIndex(batch)
                 if not batches and self._used:  # the task is over, so no user needs another ticket
@@ -421,8 +404,10 @@ class Collector:
         rows.execute("delete from plans where epoch = ?", epoch)
         rows.execute("insert into batches values (?, 0, 'dropped', 0, null, null) on conflict do nothing", epoch)
         rows.execute("delete from batches where epoch < ?", epoch - 20)  # old receipts are not needed
-        self._used[epoch] = self._fillings.pop(epoch).plan.digest
-        store_used_slots(rows, epoch, self._used[epoch])
+        plan = self._used[epoch] = self._fillings.pop(epoch).plan.digest
+        slots = (slot for (slot,) in rows.execute("select slot from slots where epoch = ?", epoch))
+        rows.execute("insert into used values (?, ?, ?)", epoch, plan, _slot_fingerprints(slots).tobytes())
+        rows.execute("delete from slots where epoch = ?", epoch)
 
     def accept(self, requests: Sequence[bytes]) -> list[list[ReportVerdict]]:
         """Store the valid reports of these requests in one transaction, which is durable when this returns."""
@@ -547,7 +532,8 @@ class Collector:
             while len(self._used_slots) >= _CACHED_BATCHES:
                 del self._used_slots[next(iter(self._used_slots))]
             with self._database.reading() as rows:
-                self._used_slots[epoch] = select_used_slots(rows, epoch)
+                ((content,),) = rows.execute("select slots from used where epoch = ?", epoch)
+            self._used_slots[epoch] = np.frombuffer(content, dtype=_FINGERPRINT)
         if is_used(slot, self._used_slots[epoch]):
             return ReportVerdict(reason="closed")
         return ReportVerdict(reason="closed", refusal=prove_unused(self._key, self._task, epoch, slot))
@@ -649,13 +635,6 @@ def _parse_request(request: bytes) -> list[ReportFields] | None:
         return split_reports(request, Collector.MOST) or None
     except InvalidArgument:
         return None
-
-
-def _check_new(rows: Transaction, epoch: int) -> None:
-    """Refuse a batch under a used number: its slots were refused for good, or its reports were forwarded."""
-    ((last,),) = rows.execute("select max(epoch) from batches")
-    if last is not None and epoch <= last:
-        raise BandannaError(f"batch {epoch} is announced after batch {last}: the analyzer has gone back")
 
 
 def _check_streams(rows: Transaction, batches: dict[int, Batch], epoch: int) -> None:

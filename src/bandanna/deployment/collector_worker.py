@@ -190,16 +190,7 @@ def compute_limits(batches: Sequence[Batch], *, shares: bool = False) -> Limits:
 class CollectorRoutes:
     """The routes of a collector: POST /tasks/{task}/reports and GET /tasks/{task}/open, for devices and web pages.
 
-    Parameters
-    ----------
-    collector
-        The collector.
-    task_id
-        The task's name.
-    metrics
-        Where counts of reports are registered.
-    ready
-        Returns whether reports that are stored now will be used.
+    `ready` returns whether reports that are stored now will be used.
     """
 
     public = ("POST /tasks/{task}/reports", "GET /tasks/{task}/open")

@@ -37,17 +37,7 @@ from bandanna.types import Ints
 
 
 class JobRefused(BandannaError):
-    """A job that the helper refuses.
-
-    Parameters
-    ----------
-    status, reason
-        The HTTP status and the reason for the shuffler.
-    message
-        What is wrong.
-    details
-        More for the answer.
-    """
+    """A job that the helper refuses."""
 
     def __init__(self, status: int, reason: str, message: str, **details: Any) -> None:
         self.status, self.reason, self.details = status, reason, details

@@ -36,19 +36,7 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 30.0  # seconds between two tries
 
 
 class ShareSender:
-    """Sends a helper's shares to the analyzer until they have receipts.
-
-    Parameters
-    ----------
-    helper
-        The helper.
-    url, task_id
-        The analyzer's address and the task's name.
-    log, metrics
-        Where events are written, and counts are registered.
-    verify_tls
-        The certificates that are trusted; True for the system's.
-    """
+    """Sends a helper's shares to the analyzer until they have receipts."""
 
     def __init__(
         self,
@@ -300,20 +288,7 @@ def build_helper(
 ) -> Application:
     """Return the application of a task's helper.
 
-    Parameters
-    ----------
-    task, secrets
-        The task, and the helper's secrets.
-    db_url
-        The database.
-    log
-        Gets the events; by default, standard error.
-    limits
-        Limits of requests.
-    delay
-        Seconds for which a new key is pending.
-    verify_tls
-        The certificates that the analyzer is known by; True for the system's.
+    A new key is pending for `delay` seconds. `verify_tls` are the certificates that the analyzer is known by.
     """
     from bandanna.deployment.http.application import build_application
 

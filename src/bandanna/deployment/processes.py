@@ -225,15 +225,7 @@ class RunningDeployment:
 
 
 def serve_all(task: Task, folder: Path, *, database: str | None, host: str, say: Callable[[str], None]) -> None:
-    """Serve all roles on addresses of this machine until SIGTERM or SIGINT, or until one of them ends.
-
-    Parameters
-    ----------
-    task, folder, database, host
-        See `RunningDeployment`.
-    say
-        Shows a line to the operator.
-    """
+    """Serve all roles on addresses of this machine until SIGTERM or SIGINT, or until one of them ends."""
     check_loopback("--host", host)
     for role in task.roles:  # before anything is started
         port = port_in_task(task, role)
@@ -295,13 +287,7 @@ def write_demo_task(folder: Path, *, users: int, mixers: int) -> Task:
 
 
 class TableWatcher:
-    """A thread that notes the most rows of every table of every role.
-
-    Parameters
-    ----------
-    databases
-        The SQLite file of each role.
-    """
+    """A thread that notes the most rows of every table of every role."""
 
     def __init__(self, databases: Mapping[str, Path]) -> None:
         self._databases, self._stop = databases, threading.Event()

@@ -29,20 +29,7 @@ from bandanna.storage.database.base import open_database
 class Shuffler:
     """The mixer's side of a batch: fetches its plan from the analyzer and sends its share.
 
-    Parameters
-    ----------
-    collector
-        Where the reports are.
-    task_id
-        The task's name.
-    analyzer, helper
-        Connections to the other roles; helper is None if there is one mixer.
-    sign
-        Signs a message of a kind.
-    analyzer_key, registrar_key
-        Public keys of the signatures of publications and receipts.
-    check
-        Refuses batches other than those of the policy in a state: with fewer users or less noise.
+    `check` refuses batches other than those of the policy in a state: with fewer users or less noise.
     """
 
     def __init__(

@@ -222,11 +222,6 @@ class Encoding:
     None, bool, int, str, finite floats and lists are written as they are; others as objects: `{"float": "inf"}`,
     `{"tuple": [...]}`, `{"dict": [[key, value], ...]}`, `{"array": dtype, "shape": [...], "data": base64}` and
     `{"kind": name, "fields": {...}}` for a dataclass.
-
-    Parameters
-    ----------
-    kinds
-        The dataclasses by their stored names.
     """
 
     def __init__(self, kinds: Mapping[str, type]) -> None:

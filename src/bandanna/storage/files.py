@@ -178,12 +178,7 @@ def _sync_folder(folder: Path) -> None:
 def replace_file(path: str | PathLike[str], write: Callable[[Path], object]) -> None:
     """Write a file atomically, readable by all users; for secrets use `write_private_file`.
 
-    Parameters
-    ----------
-    path
-        The file.
-    write
-        Writes the content to the path that it is given, a temporary file in the same folder.
+    `write` is given the path of a temporary file in the same folder.
     """
     target = validation.path("path", path)
     beside = target.with_name(f".{target.name}-{secrets.token_hex(4)}.tmp")

@@ -346,15 +346,7 @@ def host_from_url(url: str) -> str:
 
 
 class Listeners:
-    """The listeners of a process, and the hosts and proxies that they accept.
-
-    Parameters
-    ----------
-    names
-        Host names of the role. Addresses of its own machine are accepted, too.
-    limits
-        Limits of requests, for each listener.
-    """
+    """The listeners of a process, and the hosts and proxies that they accept."""
 
     def __init__(self, names: Iterable[str], limits: Limits) -> None:
         self._names = {_check_host_name(name) for name in names if name}

@@ -119,15 +119,6 @@ class RequestMetrics(Collector):
 
     No label is taken from a request. `in_flight` requests are being answered, and `received` bytes of bodies were read.
     Only the loop's thread writes the numbers of requests, without a lock.
-
-    Parameters
-    ----------
-    role
-        The role's name.
-    metrics
-        Where the metrics are registered.
-    log
-        Gets failures of the role.
     """
 
     def __init__(self, *, role: str, metrics: CollectorRegistry, log: EventLog) -> None:
