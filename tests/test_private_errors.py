@@ -572,7 +572,7 @@ def test_data_sets_from_files_are_refused_by_line_and_column(name: str, value: s
 
 
 @pytest.mark.parametrize("function", [failing, Told()._no, lambda rows: float(f"{TEXT} {rows!r}")])
-def test_functions_of_ones_own_are_told_by_type_and_line(function: Any) -> None:
+def test_errors_of_own_functions_are_shown_by_type_and_line(function: Any) -> None:
     for act in (
         lambda: log(context=function),
         lambda: bd.ope.snips(LOG, function),
@@ -631,7 +631,7 @@ def test_simulations_of_recorded_tables_show_nothing(name: str) -> None:
         quiet(lambda: bd.simulate(bd.make(name, **given), table, n_seeds=1, horizon=40))  # noqa: B023
 
 
-def test_what_is_configured_is_still_quoted() -> None:
+def test_errors_quote_configured_values() -> None:
     with pytest.raises(InvalidArgument, match=r"epsilon must be .*, got -987654.321"):
         bd.privacy.ApproxDP(epsilon=-NUMBER, delta=1e-5)
     with pytest.raises(InvalidArgument, match=r"horizon must be .*, got 0.5"):

@@ -131,7 +131,7 @@ def blocks(text: str) -> list[str]:
     return found
 
 
-def test_the_proxy_leads_to_every_role_and_writes_nobody_down() -> None:
+def test_the_proxy_leads_to_every_role_and_logs_no_address() -> None:
     found = blocks(NGINX)
     for role in ("registrar", "analyzer", "shuffler"):
         assert any(f"upstream {role} > server {role}:" in each for each in found)

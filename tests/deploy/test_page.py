@@ -28,7 +28,7 @@ from .page import PAGE, commands, of_the_example, toml
 TEXT = PAGE.read_text()
 
 
-def test_who_sees_what_is_what_the_task_says() -> None:
+def test_the_page_shows_who_sees_what_as_the_task_does() -> None:
     lines = TEXT.splitlines()
     for wanted in of_the_example():
         assert wanted in lines

@@ -51,7 +51,7 @@ def collecting(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Made]
         each.database.close()
 
 
-def test_places_of_what_is_kept() -> None:
+def test_an_answer_has_the_places_of_stored_reports() -> None:
     assert encode_verdicts([ReportVerdict(3), ReportVerdict(0), ReportVerdict(12)]) == (201, b'{"places":[3,0,12]}')
 
 
@@ -61,7 +61,7 @@ def test_a_malformed_request_is_answered_400() -> None:
 
 
 @pytest.mark.parametrize("reason", [each for each in REASONS if each != "malformed"])
-def test_every_reason_is_told_beside_what_is_kept(reason: str) -> None:
+def test_an_answer_has_the_reason_of_each_refused_report(reason: str) -> None:
     status, content = encode_verdicts([ReportVerdict(5), ReportVerdict(reason=reason, refusal=b"proof")])
     own = reason in ("length", "range", "copy", "ticket", "incomplete")
     assert status == (422 if own else 409)
@@ -73,7 +73,7 @@ def reasons(verdicts: list[ReportVerdict]) -> list[str]:
     return [verdict.reason for verdict in verdicts]
 
 
-def test_a_report_has_a_place_and_is_kept(collecting: Made) -> None:
+def test_a_report_gets_a_place_and_is_stored(collecting: Made) -> None:
     own = collecting()
     assert [own.send(report(7))[0].place, own.send(report(8))[0].place] == [0, 1]
     assert own.rows() == [(0, 0, 0, 1, slot(7)), (0, 0, 1, 1, slot(8))]
@@ -87,6 +87,8 @@ def test_repeats_are_acknowledged_and_not_kept_again(collecting: Made) -> None:
     assert own.send(report(7), report(8)) == first
     assert own.send(report(7), report(7)) == [first[0], first[0]]
     assert len(own.rows()) == 2
+    assert own.collector.accept([own.request(report(9))] * 3) == [[ReportVerdict(place=2)]] * 3
+    assert len(own.rows()) == 3
 
 
 def test_a_final_report_replaces_the_zero_report_and_stays(collecting: Made) -> None:
@@ -96,7 +98,7 @@ def test_a_final_report_replaces_the_zero_report_and_stays(collecting: Made) -> 
     assert [row[3] for row in own.rows()] == [0, 1]
 
 
-def test_of_two_reports_of_a_version_the_first_stands(collecting: Made) -> None:
+def test_the_first_of_two_reports_of_a_version_is_kept(collecting: Made) -> None:
     own = collecting()
     own.send(report(7, 1))
     assert reasons(own.send(report(7, 2))) == ["other"]
@@ -105,7 +107,7 @@ def test_of_two_reports_of_a_version_the_first_stands(collecting: Made) -> None:
     assert len(own.rows()) == 1
 
 
-def test_what_is_not_a_report_is_refused_by_its_reason(collecting: Made) -> None:
+def test_invalid_reports_are_refused_by_their_reason(collecting: Made) -> None:
     own = collecting()
     for reason, bad in {
         "ticket": report(1, tag=b"m" * 16),
@@ -143,7 +145,7 @@ def test_a_report_for_another_plan_is_refused(collecting: Made) -> None:
     assert reasons(own.send(report(1))) == [""]
 
 
-def test_a_request_has_so_many_reports_at_most(collecting: Made) -> None:
+def test_a_request_has_at_most_a_thousand_reports(collecting: Made) -> None:
     own = collecting()
     many = [report(7)] * own.collector.MOST
     assert own.send(*many) == [ReportVerdict(place=0)] * own.collector.MOST
@@ -202,7 +204,7 @@ def test_answered_batches_close_without_waiting(collecting: Made) -> None:
     assert own.collector.close_due()
 
 
-def test_receipted_reports_are_gone_and_the_plan_moves_on(collecting: Made) -> None:
+def test_reports_with_a_receipt_are_deleted_and_the_next_batch_runs(collecting: Made) -> None:
     own = collecting(grace=0.0)
     own.fill()
     own.send(report(20, epoch=1))
@@ -218,7 +220,7 @@ def test_receipted_reports_are_gone_and_the_plan_moves_on(collecting: Made) -> N
     assert own.collector.last_receipt() == loads(receipt(1))
 
 
-def test_memory_after_a_restart_is_as_before(collecting: Made) -> None:
+def test_the_memory_of_a_collector_is_restored_after_a_restart(collecting: Made) -> None:
     own = collecting()
     own.fill(users=4)
     own.send(report(4, 1, version=ZERO))
@@ -440,7 +442,7 @@ async def begun(writing: Writing, commits: GroupCommit[int, int], count: int) ->
     return tasks
 
 
-def test_who_comes_during_a_transaction_shares_the_next() -> None:
+def test_items_that_arrive_during_a_transaction_share_the_next() -> None:
 
     async def run() -> list[int]:
         commits = GroupCommit[int, int](writing, most=4)
@@ -453,7 +455,7 @@ def test_who_comes_during_a_transaction_shares_the_next() -> None:
     assert writing.groups == [[0], [1, 2, 3, 4], [5, 6, 7, 8], [9]]
 
 
-def test_who_finds_too_many_waiting_is_sent_away() -> None:
+def test_an_item_is_refused_when_too_many_wait() -> None:
 
     async def run() -> list[int]:
         commits = GroupCommit[int, int](writing, waiting=3)
@@ -483,7 +485,7 @@ def test_a_failed_transaction_fails_for_those_in_it_only() -> None:
     assert all(isinstance(each, BandannaError) for each in told[1:3])
 
 
-def test_a_transaction_is_written_even_if_nobody_waits_for_it_any_more() -> None:
+def test_a_transaction_is_written_even_if_its_requests_are_cancelled() -> None:
 
     async def run() -> int:
         commits = GroupCommit[int, int](writing)

@@ -242,7 +242,7 @@ def again(users: Users, epoch: int) -> Users:
     return Users(replace(users.batch, epoch=epoch), slots=list(users.slots))
 
 
-def test_nobody_is_in_two_batches(db: Database) -> None:
+def test_a_slot_of_another_batch_is_refused(db: Database) -> None:
     one, users = helper(db), Users(plain(0, rounds=2))
     give(one, users)
     twice = again(users, 1)
@@ -252,7 +252,7 @@ def test_nobody_is_in_two_batches(db: Database) -> None:
     assert give(one, users, 1)[0] == 201
 
 
-def test_slots_are_forgotten_when_their_batch_is_receipted(file: Database) -> None:
+def test_slots_are_deleted_when_their_batch_has_its_receipt(file: Database) -> None:
 
     def remembered() -> int:
         with file.reading() as transaction:
@@ -315,7 +315,7 @@ def test_a_stream_waits_for_the_receipt_of_the_batch_before(file: Database) -> N
     assert give(one, later)[0] == 201
 
 
-def test_every_sum_of_a_stream_leaves_once(file: Database) -> None:
+def test_every_sum_of_a_stream_is_released_once(file: Database) -> None:
     one = helper(file)
     for epoch in range(3):
         give(one, Users(streamed(epoch)))
@@ -407,7 +407,7 @@ def test_keys_are_announced_used_and_deleted(db: Database) -> None:
     assert "secret" not in json.dumps(keys.public())
 
 
-def test_what_was_deleted_is_nowhere_in_the_files(file: Database, tmp_path: Path) -> None:
+def test_deleted_rows_are_in_no_file_of_the_database(file: Database, tmp_path: Path) -> None:
 
     def content() -> bytes:
         return b"".join(path.read_bytes() for path in tmp_path.iterdir())

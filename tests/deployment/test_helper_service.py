@@ -215,7 +215,7 @@ def test_a_share_that_a_rolled_back_analyzer_refuses_is_kept(
     until(lambda: helper.client.get("/status", headers=ADMIN).json()["waiting"] == [])
 
 
-def test_strangers_and_tampered_jobs_are_refused(helper: Served, folder: Path, task: Task) -> None:
+def test_unsigned_and_tampered_jobs_are_refused(helper: Served, folder: Path, task: Task) -> None:
     users = users_of(task, 40)
     job = users.job(task_id=task.id)
     stranger = sign(signing_key()[0], task.id, "job", job)

@@ -77,7 +77,7 @@ def begun(folder: Path) -> tuple[Inside, dict[str, Any], int]:
     return inside, secrets, trials // 2
 
 
-def test_what_a_collector_does_not_keep(tmp_path: Path) -> None:
+def test_a_collector_refuses_invalid_reports(tmp_path: Path) -> None:
     inside, _, middle = begun(tmp_path)
     batch = inside.learner.now.batches[0]
     (own,), (later,) = inside.tickets(["one"], 0), inside.tickets(["one"], 1)
@@ -89,7 +89,7 @@ def test_what_a_collector_does_not_keep(tmp_path: Path) -> None:
     assert said(inside, batch, own, FINAL, middle) == (0, "")
 
 
-def test_a_total_is_of_the_last_versions_and_is_told_once(tmp_path: Path) -> None:
+def test_a_total_is_of_the_last_versions_and_is_released_once(tmp_path: Path) -> None:
     inside, _, middle = begun(tmp_path)
     batch = inside.learner.now.batches[0]
     tickets = inside.tickets([str(user) for user in range(batch.slots)], 0)
@@ -147,7 +147,7 @@ def test_totals_that_cannot_be_used_are_paid_for(tmp_path: Path) -> None:
     assert inside.learner.running == (2, 0)  # nobody who was announced to batch 1 is in another one
 
 
-def test_what_a_device_does_not_believe(tmp_path: Path) -> None:
+def test_a_device_refuses_invalid_publications(tmp_path: Path) -> None:
     inside, secrets, _ = begun(tmp_path)
     published, task = inside.learner.published, inside.task
     first = CurrentPublication.read(task, shown(published))

@@ -132,7 +132,7 @@ def test_a_sealed_report_that_is_none_does_not_stop_a_batch(tmp_path: Path) -> N
     assert inside.learner.running == (1, 0)
 
 
-def test_a_zero_report_does_not_find_out_who_has_answered(tmp_path: Path) -> None:
+def test_the_answer_to_a_zero_report_does_not_depend_on_final_reports(tmp_path: Path) -> None:
     policy, _, arms, _ = case("LinTS-SDP")
     inside = Inside(*a_task(policy, arms=arms), tmp_path)
     batch = inside.learner.now.batches[0]
@@ -145,7 +145,7 @@ def test_a_zero_report_does_not_find_out_who_has_answered(tmp_path: Path) -> Non
     assert said(inside, batch, one, FINAL, middle + 2)[1] == "other"
 
 
-def test_who_is_refused_by_the_server_that_reports_are_protected_from_has_taken_part(tmp_path: Path) -> None:
+def test_a_refusal_by_the_server_of_the_local_model_counts_as_a_participation(tmp_path: Path) -> None:
     for name, again in (("LDP-UCB", "participations"), ("LinTS-SDP", None)):
         policy, _, arms, _ = case(name)
         task, secrets = a_task(policy, arms=arms)
@@ -159,7 +159,7 @@ def test_who_is_refused_by_the_server_that_reports_are_protected_from_has_taken_
         assert moved.get("refused") == again
 
 
-def test_a_stream_of_which_batches_are_missing_does_not_go_on(tmp_path: Path) -> None:
+def test_a_stream_with_missing_batches_does_not_continue(tmp_path: Path) -> None:
     inside = after_one_batch(tmp_path)
     (_, second) = inside.learner.now.batches
     with pytest.raises(BandannaError, match="restore the database"):

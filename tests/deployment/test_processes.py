@@ -153,7 +153,7 @@ def _in_flight(url: str, token: str) -> bool:
     return flying == 2
 
 
-def test_a_port_that_is_taken_is_said_before_anything_starts(tmp_path: Path) -> None:
+def test_a_taken_port_is_reported_before_a_role_starts(tmp_path: Path) -> None:
     policy = bd.LinTS(dim=2, horizon=64, batch=32, privacy=bd.shuffle(epsilon=4.0, delta=1e-4))
     task, _ = on_disk(policy, tmp_path, mixers=1, seed=None)
     said: list[str] = []

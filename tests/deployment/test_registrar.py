@@ -52,7 +52,7 @@ def told(number: int, chain: str, previous: str = "", *, private: str = PRIVATE,
     return {**document, "signature": sign(private, TASK_ID, "witness", dumps(document))}
 
 
-def test_of_every_number_one_publication_is_cosigned(db: Database) -> None:
+def test_one_publication_of_each_number_is_cosigned(db: Database) -> None:
     one = notary(db)
     assert one.newest() is None
     status, first = one.witness(told(0, "a"))
@@ -147,7 +147,7 @@ def test_a_refusal_gives_a_participation_back_once(db: Database) -> None:
     assert one.tickets([wish("ada", 0)]) == [{"refused": "participations"}]
 
 
-def test_what_nobody_has_refused_gives_nothing_back(db: Database) -> None:
+def test_a_forged_refusal_gives_no_participation_back(db: Database) -> None:
     one = registrar(db)
     ada, bob = (decode_base64url(each["slot"]) for each in one.tickets([wish("ada", 1), wish("bob", 1)]))
     for forged in (
@@ -163,7 +163,7 @@ def test_what_nobody_has_refused_gives_nothing_back(db: Database) -> None:
     assert one.tickets([wish("ada", 0, proof(1, ada))]) == [{"refused": "participations"}]
 
 
-def test_what_is_not_a_wish_is_refused_by_its_reason(db: Database) -> None:
+def test_invalid_requests_for_tickets_are_refused_by_their_reason(db: Database) -> None:
     odd = ["", "x" * 201, 3, None, "\ud800", b"x"]
     answers = registrar(db).tickets(
         [wish("good", 0), *(wish(user, 0) for user in odd), {}, 7, {**wish("a", 0), "b": 1}]
@@ -348,7 +348,7 @@ def test_a_host_gets_tickets_and_exchanges_a_refused_one_over_http(served: Serve
     assert served.client.get("/status", headers=HOST).json()["tickets"] == 1
 
 
-def test_without_the_token_nobody_gets_a_ticket(served: Served, task: Task) -> None:
+def test_tickets_need_the_token(served: Served, task: Task) -> None:
     wish = {"user": "eve", "epoch": 0}
     before = tickets_given(served)
     for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "Basic the token of the registrar"}):

@@ -89,7 +89,7 @@ def test_leftovers_of_an_interrupted_write_are_removed(tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path)) == [".other.0123456789abcdef", ".save.txt", "save"]
 
 
-def test_a_writing_in_progress_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_temporary_file_of_a_running_write_is_not_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, genuine = tmp_path / "save", os.fsync
 
     def meanwhile(handle: int) -> None:

@@ -117,7 +117,9 @@ def test_a_commit_that_fails_or_is_in_doubt_needs_no_restart(
         assert town.deaths == 0
 
 
-def test_a_database_that_cannot_be_read_either(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreadable_database_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     town, people = begun("one mixer", tmp_path, 2)
     collector, rows = town.alive["shuffler"]["collector"], town.alive["shuffler"]["rows"]
     with monkeypatch.context() as patch:
@@ -138,7 +140,7 @@ def _away(*_: Any, **__: Any) -> Any:
     raise StorageError("away")
 
 
-def test_nobody_is_closed_before_the_first_plan(tmp_path: Path) -> None:
+def test_no_report_is_closed_before_the_first_plan(tmp_path: Path) -> None:
     town = Town(*task_of("one mixer"), tmp_path)
     town.step("analyzer")
     people = People(town)
@@ -152,7 +154,7 @@ def test_nobody_is_closed_before_the_first_plan(tmp_path: Path) -> None:
     finish(town, people)
 
 
-def test_no_proof_for_who_took_part(tmp_path: Path) -> None:
+def test_a_used_slot_has_no_proof_that_it_was_unused(tmp_path: Path) -> None:
     town, people = begun("one mixer", tmp_path, 4)
     member = people.persons[0]
     town.armed["shuffler to analyzer", "request lost"] = 2  # plan, share, then the plan after it
@@ -304,7 +306,7 @@ def test_an_analyzer_with_a_full_disk_releases_nothing_and_keeps_the_share(kind:
     assert town.deaths == 0
 
 
-def test_a_full_disk_is_told_as_come_again() -> None:
+def test_a_full_disk_is_answered_503() -> None:
     told = to_refusal(StorageError("no room"))
     assert (told.status, told.reason, told.headers) == (503, "storage", [(b"retry-after", b"1")])
 
@@ -352,7 +354,7 @@ def test_a_rolled_back_analyzer_releases_nothing_twice_and_can_be_restored(kind:
 
 @pytest.mark.parametrize("role", ["shuffler", "helper"])
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_another_role_that_was_rolled_back(role: str, when: str, tmp_path: Path) -> None:
+def test_a_rolled_back_shuffler_or_helper_releases_nothing_twice(role: str, when: str, tmp_path: Path) -> None:
     town, people = begun("two mixers", tmp_path)
     if when == "before":
         copied(town, role, tmp_path)

@@ -124,14 +124,14 @@ def test_a_shuffler_closes_no_other_batch(name: str, lie: str, tmp_path: Path) -
         shuffler.plan()
 
 
-def test_the_quiet_mixer_is_one(tmp_path: Path) -> None:
+def test_the_mixer_without_noise_is_a_mixer(tmp_path: Path) -> None:
     liar = Liar("shuffle", tmp_path)
     told = _quiet(liar)[0]["rounds"][0]["parts"][0]["mixer"]
     assert make_mixer_encoding().loads(told).least == 1
     assert make_mixer_encoding().loads(liar.honest["batches"][0]["rounds"][0]["parts"][0]["mixer"]).least == 20
 
 
-def test_a_publication_is_of_this_analyzer_and_goes_on(tmp_path: Path) -> None:
+def test_a_publication_of_another_analyzer_or_chain_is_refused(tmp_path: Path) -> None:
     liar = Liar("shuffle", tmp_path)
     before = CurrentPublication.read(liar.task, liar.sign(number=3))
     said = liar.said
@@ -157,7 +157,7 @@ def test_a_publication_is_of_this_analyzer_and_goes_on(tmp_path: Path) -> None:
      {"epoch": -1}, {"batches": {}}, {"batches": None}, {"answers": 3}, {"state": 7},
      {"previous": None}, {"status": ["running"]}],
 )  # fmt: skip
-def test_a_publication_that_is_none_is_refused(changes: dict[str, Any], tmp_path: Path) -> None:
+def test_a_malformed_publication_is_refused(changes: dict[str, Any], tmp_path: Path) -> None:
     liar = Liar("shuffle", tmp_path)
     with pytest.raises(BandannaError):
         CurrentPublication.read(liar.task, liar.sign(**changes))
@@ -168,7 +168,7 @@ def test_a_publication_that_is_none_is_refused(changes: dict[str, Any], tmp_path
 
 
 @pytest.mark.parametrize("changes", [{"round": 9}, {"batches": []}])
-def test_a_round_that_is_not_there_is_not_answered(changes: dict[str, Any], tmp_path: Path) -> None:
+def test_a_round_that_does_not_exist_is_not_answered(changes: dict[str, Any], tmp_path: Path) -> None:
     liar = Liar("shuffle", tmp_path)
     with pytest.raises(BandannaError):
         CurrentPublication.read(liar.task, liar.sign(**changes)).asks()
@@ -219,7 +219,7 @@ def collector() -> Iterator[Slow]:
     slow.server_close()
 
 
-def test_what_is_too_early_is_sent_again(collector: Slow) -> None:
+def test_an_early_report_is_sent_again(collector: Slow) -> None:
     made, _ = a_task(bd.make("LinTS-LDP", dim=2, horizon=40, batch=10, epsilon=5.0, delta=1e-3), seed=None)
     url = f"http://127.0.0.1:{collector.server_port}"
     task = Task.made({**made.content, "urls": {"analyzer": url, "registrar": url}})

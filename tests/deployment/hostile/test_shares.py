@@ -102,7 +102,7 @@ def play(two: Two, rounds: int = 40) -> SimulationTotals:
     return SimulatedUsers(two.task, two, WORLD, rounds=rounds, concurrency=1, wait=0.3).run()
 
 
-def test_two_mixers_learn(tmp_path: Path) -> None:
+def test_two_mixers_learn_without_an_attack(tmp_path: Path) -> None:
     two = Two(_task(), tmp_path)
     account = play(two)
     assert (account.users, set(two.statuses)) == (40, {201})

@@ -80,7 +80,7 @@ def test_administration_needs_the_token_also_for_unknown_paths(server: Running, 
         assert answer.status_code == {"/admin/no": 404, "/admin/reports": 201, "/tasks/t/tickets": 201}.get(path, 200)
 
 
-def test_without_a_token_nobody_administrates(tmp_path: Path) -> None:
+def test_a_role_without_a_token_refuses_all_administration(tmp_path: Path) -> None:
     with running(tmp_path, token=None) as server, server.client() as client:
         for headers in ({}, {"authorization": "Bearer"}, {"authorization": "Bearer None"}):
             for path in ("/status", "/metrics"):
@@ -195,7 +195,7 @@ def test_headers_cannot_be_injected(server: Running) -> None:
             assert "x-injected" not in answer.headers
 
 
-def test_what_blocks_does_not_stop_others(server: Running) -> None:
+def test_a_blocking_handler_does_not_stop_other_requests(server: Running) -> None:
     with server.connect() as slow:
         slow.sendall(b"GET /block/800 HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
         with server.client() as client:
@@ -243,7 +243,7 @@ def test_public_answers_may_be_read_by_any_page(server: Running) -> None:
         assert answer.headers[EXPOSE] == "etag, retry-after, signature, witness"
 
 
-def test_nothing_else_may_be_read(server: Running) -> None:
+def test_answers_that_are_not_public_cannot_be_read_by_pages(server: Running) -> None:
     with server.client(headers=PAGE) as client:
         answers = [
             *(client.get(path) for path in ("/readyz", "/metrics", "/status", "/admin/no", "/nowhere", "/sleep/0")),
@@ -258,7 +258,7 @@ def test_nothing_else_may_be_read(server: Running) -> None:
     assert "access-control-allow-credentials" not in shown.headers
 
 
-def test_browsers_ask_before_they_send(server: Running) -> None:
+def test_preflight_requests_of_browsers_are_answered(server: Running) -> None:
     with server.client() as client:
         answer = client.options("/tasks/t/reports", headers=ASKING)
         assert (answer.status_code, answer.content) == (204, b"")

@@ -83,7 +83,7 @@ def test_a_large_head_is_refused(tight: Running) -> None:
     assert tight.metric('bandanna_refusals_total{reason="head-too-large"}') >= 1
 
 
-def test_a_client_that_does_not_read_is_cut_off(tight: Running) -> None:
+def test_a_client_that_does_not_read_is_disconnected(tight: Running) -> None:
     with tight.connect() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         connection.sendall(b"GET /large HTTP/1.1\r\nhost: x\r\n\r\n" * 2)
@@ -93,7 +93,7 @@ def test_a_client_that_does_not_read_is_cut_off(tight: Running) -> None:
     assert tight.metric("bandanna_requests_in_flight") == 1
 
 
-def test_a_flood_is_told_to_come_again(tight: Running) -> None:
+def test_a_flood_is_refused_with_retry_after(tight: Running) -> None:
 
     def ask(path: str) -> httpx.Response:
         with tight.client() as client:
@@ -116,7 +116,7 @@ def test_a_flood_is_told_to_come_again(tight: Running) -> None:
     assert ask("/sleep/0").status_code == 201
 
 
-def test_a_busy_server_is_seen_to_be_well(tight: Running) -> None:
+def test_a_busy_server_answers_its_health(tight: Running) -> None:
     with ExitStack() as stack:
         connections = [stack.enter_context(tight.connect()) for _ in range(6)]
         for connection in connections:
@@ -147,7 +147,7 @@ def test_a_busy_server_is_seen_to_be_well(tight: Running) -> None:
         POST + b"transfer-encoding: chunked\r\n\r\nzz\r\n",
     ],
 )
-def test_what_is_not_http_is_refused(server: Running, words: bytes) -> None:
+def test_bytes_that_are_not_http_are_refused(server: Running, words: bytes) -> None:
     said = server.raw(words)
     assert said.startswith(b"HTTP/1.1 400 Bad Request\r\n")
     assert said.endswith(b'{"error":"bad request","reason":"malformed"}')
@@ -155,7 +155,7 @@ def test_what_is_not_http_is_refused(server: Running, words: bytes) -> None:
         assert client.get("/readyz").status_code == 200
 
 
-def test_a_wish_to_speak_something_else_is_ignored(server: Running) -> None:
+def test_a_request_to_upgrade_the_protocol_is_ignored(server: Running) -> None:
     said = server.raw(
         POST + b"connection: upgrade\r\nupgrade: websocket\r\ncontent-length: 3\r\n\r\n", b"abc", pause=0.1
     )
@@ -195,7 +195,7 @@ def test_a_client_that_leaves_is_counted(server: Running) -> None:
     assert all(each["event"] in ("started", "serving") for each in server.lines())
 
 
-def test_bodies_in_memory_are_given_back(tight: Running) -> None:
+def test_memory_of_bodies_is_freed(tight: Running) -> None:
     with tight.client() as client:
         for number in range(200):
             kind = (b"x" * 1000, iter([b"x" * 500, b"y" * 400]), iter([bytes(900), bytes(900)]))[number % 3]

@@ -58,7 +58,7 @@ def test_values_are_numbers_or_short_texts(value: object) -> None:
 
 
 @given(st.text() | st.floats() | st.integers() | st.none())
-def test_whatever_is_said_is_one_line(value: str | float | None) -> None:
+def test_any_fact_is_logged_on_one_line(value: str | float | None) -> None:
     stream = io.StringIO()
     try:
         EventLog("x", stream).say("seen", fact=value)
@@ -69,7 +69,7 @@ def test_whatever_is_said_is_one_line(value: str | float | None) -> None:
     assert json.loads(line, parse_constant=pytest.fail)["event"] == "seen"
 
 
-def test_a_broken_stream_stops_nobody() -> None:
+def test_a_broken_stream_is_ignored() -> None:
     stream = io.StringIO()
     stream.close()
     EventLog("x", stream).say("seen")

@@ -72,7 +72,7 @@ def test_a_refusal_that_http_does_not_know_is_refused() -> None:
             RequestRefused(503, "x", retry_after=seconds)
 
 
-def test_only_what_is_marked_is_sent() -> None:
+def test_only_errors_that_are_marked_safe_are_sent() -> None:
     with pytest.raises(RequestRefused) as caught, mark_errors_safe(422, "range"):
         raise InvalidArgument("epoch", 7, "at most 3")
     assert caught.value.document == {"error": "epoch must be at most 3, got 7", "reason": "range"}
@@ -175,13 +175,13 @@ TABLE = RouteTable(
 
 @examples(60, full=300)
 @given(st.text(max_size=5), st.lists(st.sampled_from(WORDS) | st.text(max_size=5), max_size=4).map("/".join))
-def test_any_path_has_a_place(method: str, path: str) -> None:
+def test_any_path_has_an_answer(method: str, path: str) -> None:
     target, values = TABLE.find(method, f"/{path}")
     assert isinstance(target, RouteTarget | RequestRefused)
     assert all(value.isascii() and value.isprintable() and "/" not in value for value in values.values())
 
 
-def test_the_nearest_handler_is_found() -> None:
+def test_literal_paths_are_found_before_templates() -> None:
     found = [TABLE.find("GET", path) for path in ("/tasks/latest", "/tasks/t", "/a/b")]
     templates = [target.template for target, _ in found if isinstance(target, RouteTarget)]
     assert templates == ["/tasks/latest", "/tasks/{task}", "/{anything}/{else}"]

@@ -54,7 +54,7 @@ def test_a_server_that_stops_finishes_its_requests_and_exits_with_0(tmp_path: Pa
         ]
 
 
-def test_what_does_not_end_is_given_up(tmp_path: Path) -> None:
+def test_a_request_that_does_not_end_is_answered_503_at_the_end(tmp_path: Path) -> None:
     with running(tmp_path, limits={"drain": 0.5}) as server, server.connect() as busy:
         busy.sendall(HELD)
         in_flight(server, 1)
@@ -80,7 +80,7 @@ def test_uploads_under_way_are_all_answered(tmp_path: Path) -> None:
         assert all(rest(connection).startswith(b"HTTP/1.1 201 ") for connection in connections)
 
 
-def test_a_role_that_cannot_start_says_why(tmp_path: Path) -> None:
+def test_a_role_that_cannot_start_raises_its_error(tmp_path: Path) -> None:
     with running(tmp_path, start="fails") as server:
         assert server.port == 0
         assert server.stop() == 1
@@ -149,7 +149,7 @@ def test_an_unusable_port_host_or_certificate_is_named(tmp_path: Path, certifica
         serve(nothing, **{**options, "cert": tmp_path / "nothing.pem", "key": certificate[1]})  # type: ignore[arg-type]
 
 
-def test_without_the_extra_its_name_is_said() -> None:
+def test_a_missing_extra_is_named() -> None:
     code = """
 import sys
 from bandanna.errors import MissingExtra

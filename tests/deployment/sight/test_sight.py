@@ -66,7 +66,7 @@ def test_logs_name_nobody(model: str, deployed: Deployments) -> None:
 
 
 @every_model
-def test_addresses_are_kept_by_nobody(model: str, deployed: Deployments) -> None:
+def test_no_role_stores_addresses(model: str, deployed: Deployments) -> None:
     found = deployed(model)
     for role in found.task.roles:
         for where in (found.before[role], found.after[role], found.received(role)):
@@ -75,7 +75,7 @@ def test_addresses_are_kept_by_nobody(model: str, deployed: Deployments) -> None
 
 
 @every_model
-def test_the_registrar_knows_who_and_never_what(model: str, deployed: Deployments) -> None:
+def test_the_registrar_sees_users_and_no_reports(model: str, deployed: Deployments) -> None:
     found, known = deployed(model), deployed(model).known
     received = found.received("registrar")
     assert seen(known.users, received) == len(known.users)  # the host's login says who
@@ -103,7 +103,7 @@ def test_the_collector_deletes_reports_slots_and_tickets_with_the_receipt(model:
 
 
 @shuffled
-def test_the_analyzer_sees_no_one(model: str, deployed: Deployments) -> None:
+def test_the_analyzer_sees_no_single_user(model: str, deployed: Deployments) -> None:
     found, known = deployed(model), deployed(model).known
     for where in (found.received("analyzer"), found.before["analyzer"], found.after["analyzer"]):
         assert seen(known.users + known.slots + known.keys + known.tags, where) == 0

@@ -135,7 +135,7 @@ def test_a_writer_waits_for_a_limited_time_and_can_write_later(
     assert words(database) == ["a", "c"]
 
 
-def test_a_file_that_is_replaced(tmp_path: Path) -> None:
+def test_a_database_file_that_is_replaced_is_not_written(tmp_path: Path) -> None:
     database = open_database(str(tmp_path / "x.db"), role="things", schema=TABLE)
     write(database, "a")
     (tmp_path / "x.db").rename(tmp_path / "y.db")
@@ -183,7 +183,7 @@ def test_after_a_restart_of_the_server_committed_rows_are_there_and_clients_conn
     database.close()
 
 
-def test_a_claim_that_was_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lost_claim_is_taken_again_or_fences_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
     postgres = server()
     url = postgres.fresh()
     first, second = (open_database(url, role="things", schema=TABLE) for _ in range(2))
@@ -209,7 +209,7 @@ def test_a_claim_that_was_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     first.close()
 
 
-def test_a_session_that_was_lost_while_nobody_wrote() -> None:
+def test_a_session_that_was_lost_while_idle_is_replaced() -> None:
     postgres = server()
     database = open_database(postgres.fresh(), role="things", schema=TABLE)
     database.claim()
@@ -252,7 +252,7 @@ def test_a_read_only_server_raises_a_storage_error() -> None:
     database.close()
 
 
-def test_servers_that_are_not_there() -> None:
+def test_a_server_that_cannot_be_reached_raises_a_storage_error() -> None:
     for url in (
         "postgresql://me:secret@127.0.0.1:1/x",
         server().url("nowhere"),
@@ -272,7 +272,7 @@ def test_without_psycopg_the_error_names_the_extra(monkeypatch: pytest.MonkeyPat
         open_database("postgresql:///x", role="things", schema="")
 
 
-def test_a_session_in_use_is_hung_up_before_it_is_freed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_session_in_use_is_disconnected_before_it_is_freed(monkeypatch: pytest.MonkeyPatch) -> None:
     """libpq would work on freed memory otherwise, and a role that is stopped would crash or never end."""
     working, freed = set[int](), list[bool]()
     execute, close = psycopg.Connection.execute, psycopg.Connection.close

@@ -139,7 +139,7 @@ def test_readers_neither_wait_for_a_writer_nor_see_a_count_go_back(counting: Dat
     assert seen == sorted(seen)
 
 
-def test_what_is_deleted_is_overwritten(tmp_path: Path) -> None:
+def test_deleted_rows_are_overwritten_in_the_file(tmp_path: Path) -> None:
     database = open_database(str(tmp_path / "x.db"), role="things", schema=TABLE)
     secret = b"a report that nobody may read any more" * 3
     with database.transaction() as transaction:
@@ -230,7 +230,7 @@ def test_an_answer_from_memory_needs_the_claim(opened: Opening) -> None:
 
 
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
-def test_a_lock_file_that_was_removed(tmp_path: Path, opened: Opening) -> None:
+def test_a_removed_lock_file_lets_no_second_process_write(tmp_path: Path, opened: Opening) -> None:
     sleeper, other = opened(), opened()
     sleeper.claim()
     (tmp_path / "things.db-served").unlink()
@@ -241,7 +241,7 @@ def test_a_lock_file_that_was_removed(tmp_path: Path, opened: Opening) -> None:
         rows.execute("insert into things (whole) values (1)")
 
 
-def test_being_fenced_is_a_failure_of_the_store() -> None:
+def test_a_fenced_error_is_a_storage_error() -> None:
     error = pickle.loads(pickle.dumps(FencedError("taken over")))
     assert isinstance(error, StorageError)
     assert str(error) == "taken over"

@@ -65,7 +65,7 @@ def test_many_rows_are_read_in_their_order(database: Database, count: int) -> No
         assert transaction.execute("select whole, body, real from things order by id") == rows
 
 
-def test_rows_and_summaries_are_plain(database: Database) -> None:
+def test_rows_and_aggregates_are_plain_python_values(database: Database) -> None:
     with database.transaction() as transaction:
         ((first,),) = transaction.execute("insert into things (whole, word) values (?, ?) returning id", True, "?")
         transaction.many(
@@ -81,7 +81,7 @@ def test_rows_and_summaries_are_plain(database: Database) -> None:
 @pytest.mark.parametrize(
     "value", [math.nan, 2**63, -(2**63) - 1, "a\0b", "\ud800", np.int64(1), np.float64(1), [1], bytearray(b"x"), 1j]
 )
-def test_what_a_dialect_would_change_is_refused(database: Database, value: Any) -> None:
+def test_a_value_that_a_dialect_would_change_is_refused(database: Database, value: Any) -> None:
     with database.transaction() as transaction:
         with pytest.raises(InvalidArgument, match="value to store"):
             transaction.execute("insert into things (whole) values (?)", value)
@@ -93,7 +93,7 @@ def test_what_a_dialect_would_change_is_refused(database: Database, value: Any) 
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, BandannaError])
-def test_a_body_that_raises_has_done_nothing(database: Database, error: type[BaseException]) -> None:
+def test_a_transaction_whose_body_raises_is_undone(database: Database, error: type[BaseException]) -> None:
 
     def half() -> None:
         with database.transaction() as transaction:
@@ -128,7 +128,7 @@ def test_a_failed_statement_undoes_the_others_even_if_the_error_is_caught(databa
         transaction.execute(ADD, 1, "a")  # and the next one works
 
 
-def test_a_misfit_in_many_is_told(opened: Opening) -> None:
+def test_a_value_that_does_not_fit_among_many_is_refused(opened: Opening) -> None:
     database = opened("create table strict (n integer check (n < 5))")
     for rows in ([(1,), (7,)], [(1,), ("word" * 9, "two")]):
         with pytest.raises(StorageError), database.transaction() as transaction:
@@ -300,7 +300,7 @@ def test_a_database_of_another_role_is_refused(opened: Opening) -> None:
         assert state(database, "a") == [[(1, "things")], [(1, 1)]]
 
 
-def test_a_schema_is_made_as_a_whole(opened: Opening) -> None:
+def test_a_schema_is_made_completely_or_not_at_all(opened: Opening) -> None:
     with pytest.raises(StorageError, match="nowhere"):
         opened(FIRST + FAILS)
     database = opened(FIRST)
@@ -314,7 +314,7 @@ def test_a_role_without_tables_has_a_database(opened: Opening) -> None:
         assert state(opened("")) == [[(1, "things")]]
 
 
-def test_two_processes_make_it_at_once(url: str, opened: Opening) -> None:
+def test_two_processes_can_make_the_tables_at_once(url: str, opened: Opening) -> None:
     program = "tell('here'); wait(); database(); tell('made')"
     with running(program, url, FIRST) as one, running(program, url, FIRST) as two:
         assert (one.hear(), two.hear()) == ("here", "here")
@@ -330,7 +330,7 @@ def test_unknown_types_are_refused_before_anything_is_done(opened: Opening) -> N
     assert state(opened(FIRST), "a") == [[(1, "things")], [(1, 1)]]
 
 
-def test_files_of_others_are_refused(tmp_path: Path) -> None:
+def test_files_of_other_programs_are_refused(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "other.db") as sql:
         sql.execute("create table secrets (n)")
     sql.close()
@@ -358,7 +358,7 @@ def test_an_invalid_url_is_refused_without_showing_a_password(url: str) -> None:
     assert "secret" not in str(caught.value)
 
 
-def test_a_schema_is_one_script(tmp_path: Path) -> None:
+def test_a_schema_that_is_no_text_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument, match="schema"):
         open_database(str(tmp_path / "x"), role="things", schema=[FIRST])  # type: ignore[arg-type]
 
