@@ -117,9 +117,7 @@ def test_a_commit_that_fails_or_is_in_doubt_needs_no_restart(
         assert town.deaths == 0
 
 
-def test_an_unreadable_database_loses_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unreadable_database_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     town, people = begun("one mixer", tmp_path, 2)
     collector, rows = town.alive["shuffler"]["collector"], town.alive["shuffler"]["rows"]
     with monkeypatch.context() as patch:
