@@ -53,7 +53,6 @@ LONG = {  # steps that take a second and more, by words in them, whose like othe
     "docs/how-to/choose-epsilon.md": ("bandanna calibrate", "plan --dim"),  # as all below in docs/reference/cli.md
     "docs/how-to/choose-privacy-model.md": ("bandanna plan",),
     "docs/how-to/choose-policy.md": ("bandanna plan",),
-    "docs/simulation.md": ("bandanna demo",),
     "README.md": ("bandanna demo", "bandanna plan"),
 }
 

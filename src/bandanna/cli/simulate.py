@@ -287,7 +287,7 @@ def _explain_plan(seeds: int) -> None:
         "first batch: users before the first release; releases: sums that are published; bits: of one report",
         "epsilon, delta: the guarantee of a user who takes part once",
         "This is a typical linear problem. Use the order of magnitude, then simulate your own problem",
-        "  (docs/simulation.md, A world of your own)",
+        "  (docs/tutorials/simulate-and-compare.md)",
     ):
         typer.echo(f"  {line}")
 

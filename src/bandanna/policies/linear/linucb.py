@@ -123,7 +123,7 @@ class LinUCB(BatchedLinearPolicy):
         Probability with which the confidence set may fail.
     width
         Factor of the radius. 1 is what the theorem needs; smaller explores less (0.2: up to four times less regret,
-        docs/simulation.md). Privacy does not depend on it.
+        docs/appendix/measurements.md). Privacy does not depend on it.
     ridge
         Least regulariser.
     parameter_bound
