@@ -12,9 +12,7 @@ import pytest
 from bandanna.deployment.processes import free_ports
 
 from .conftest import Opening
-from .deployed import clinic
-from .seeing import LIGHTS, expect, faults, named, shoot
-from .serving import served
+from .support import LIGHTS, clinic, expect, faults, named, served, shoot
 
 pytestmark = pytest.mark.browser
 

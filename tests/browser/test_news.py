@@ -9,8 +9,7 @@ import pytest
 from bandanna.deployment.processes import free_ports
 
 from .conftest import ROOT, Opening
-from .seeing import DESK, LIGHTS, expect, faults, named, shoot
-from .serving import run, served
+from .support import DESK, LIGHTS, expect, faults, named, run, served, shoot
 
 pytestmark = pytest.mark.browser
 

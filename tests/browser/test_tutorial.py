@@ -26,9 +26,7 @@ from bandanna.deployment.processes import free_ports
 
 from ..docs.test_examples import command_folder
 from .conftest import ROOT, Opening
-from .deployed import CLINIC, Visit
-from .seeing import DESK, KEEPING, LIGHTS, PHONE, expect, faults, named, shoot
-from .serving import ENV
+from .support import CLINIC, DESK, ENV, KEEPING, LIGHTS, PHONE, Visit, expect, faults, named, shoot
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

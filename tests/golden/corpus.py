@@ -20,7 +20,7 @@ import numpy as np
 import bandanna as bd
 
 from ..clients.js import cases
-from ..clients.js.recorded import Words
+from ..clients.js.cases import Words
 from ..ope.worlds import bold, clinic, model, trial
 from . import library
 from .library import guarantee_numbers, noise_numbers, seeded, worlds

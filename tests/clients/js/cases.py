@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import base64
+import json
+import math
+import os
+import shutil
+import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
+from numpy.typing import NDArray
 
 from bandanna.device.action_selection import ActionSelector, OptimisticSelector, ThompsonSelector
 from bandanna.device.base import Device, to_plain_value
 from bandanna.device.domain import Ball, Bits, Domain
 from bandanna.device.linear_report import InterceptReport, LinearReport, PerArmReport, RegressionReport
+from bandanna.device.noise import SecureNoise, Size, to_shape
 from bandanna.device.randomizers import (
     BinomialCounts,
     LevelRandomizers,
@@ -21,6 +32,7 @@ from bandanna.device.randomizers import (
     RepeatedBits,
     RoundedCounts,
 )
+from bandanna.device.samplers import draw_binomials
 from bandanna.device.statistics import (
     PublicStatistic,
     RegressionStatistic,
@@ -28,12 +40,11 @@ from bandanna.device.statistics import (
     RewardStatistic,
     WeightedStatistic,
 )
+from bandanna.numeric.rng import DeviceRandomness, SecureRandomness
 from bandanna.policies.linear.lints import Posterior
 from bandanna.policies.linear.linucb import OptimisticSnapshot
 from bandanna.policies.registry import make_encoding
-from bandanna.types import Floats
-
-from .recorded import RecordedCoins, RecordedNoise, Words
+from bandanna.types import Floats, Ints
 
 ARMS, DIM = 4, 3
 REPORTS: tuple[RegressionReport, ...] = (
@@ -157,3 +168,102 @@ def _contexts(domain: RegressionReport, rng: np.random.Generator, kind: str) -> 
     if isinstance(domain, InterceptReport):
         contexts[:, -1] = rng.choice([1.0, 0.25])
     return contexts
+
+
+# Recorded entropy: noise and coins from words that are written down, so that another program can draw the same
+
+
+class Words:
+    """Random words of a seed, and all that were drawn."""
+
+    def __init__(self, seed: int) -> None:
+        self._generator, self._drawn = np.random.default_rng(seed), bytearray()
+
+    def __call__(self, wanted: tuple[int, ...]) -> NDArray[np.uint64]:
+        """So many."""
+        words = self._generator.integers(0, 2**64, math.prod(wanted), dtype=np.uint64).astype("<u8")
+        self._drawn += words.tobytes()
+        return words.reshape(wanted)
+
+    def uniform(self, wanted: tuple[int, ...]) -> Floats:
+        """As secure sources make them."""
+        return np.asarray((self(wanted) >> np.uint64(11)) * 2.0**-53)
+
+    def taken(self) -> str:
+        """What was drawn since the last time, in base64."""
+        drawn, self._drawn = self._drawn, bytearray()
+        return base64.b64encode(drawn).decode("ascii")
+
+
+class RecordedNoise(SecureNoise):
+    """A secure source, of these words."""
+
+    def __init__(self, words: Words) -> None:
+        super().__init__()
+        self._words = words
+
+    def binomial(self, *, trials: int, probability: float, size: Size) -> NDArray[np.int64]:
+        """Of the words."""
+        wanted = to_shape(size)
+        return draw_binomials(trials, Fraction(probability), math.prod(wanted), self._words).reshape(wanted)
+
+    def uniform(self, size: Size) -> Floats:
+        """Of the words."""
+        return self._words.uniform(to_shape(size))
+
+
+class RecordedCoins(SecureRandomness):
+    """A device's coins, of these words."""
+
+    def __init__(self, words: Words) -> None:
+        self._words = words
+
+    def uniform(self, shape: tuple[int, ...], name: str) -> Floats:
+        """Of the words."""
+        return self._words.uniform(shape)
+
+    def below(self, counts: Ints) -> Ints:
+        """One uniform number for each tie, as coins of simulations have it."""
+        return DeviceRandomness.below(self, counts)
+
+
+# The browser client in Node: cases in, answers out. Built by `make client`
+
+
+ROOT = Path(__file__).parents[3]
+CLIENT = ROOT / "clients" / "js"
+BUILT = CLIENT / "dist" / "bandanna.mjs"
+
+
+def node(script: str, given: Any = None, *, before: tuple[str, ...] = (), after: tuple[str, ...] = ()) -> str:
+    """What a script of clients/js/test writes when it is given JSON; it must end well and complain about nothing.
+
+    before, after: arguments of Node, and of the script.
+    """
+    command = [_node(), "--disable-warning=ExperimentalWarning", *before, str(CLIENT / "test" / script), *after]
+    made = subprocess.run(command, input=json.dumps(given), capture_output=True, text=True, timeout=600)
+    assert made.returncode == 0, made.stdout[-4000:] + made.stderr[-4000:]
+    assert not made.stderr
+    return made.stdout
+
+
+def answers(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Of clients/js/test/vectors.mjs, one for each case."""
+    answered: list[dict[str, Any]] = json.loads(node("vectors.mjs", cases))
+    assert len(answered) == len(cases)
+    return answered
+
+
+def _node() -> str:
+    found = shutil.which("node")
+    if found is None:
+        return str(_missing("Node.js", "make test-browser installs it, or: apt install nodejs npm"))
+    return found if BUILT.exists() else str(_missing("the browser client", "make client"))
+
+
+def _missing(what: str, command: str) -> None:
+    """Fail where these tests are required, else skip."""
+    said = f"{what} is not installed: {command}"
+    if os.environ.get("BANDANNA_BROWSER") == "required":
+        pytest.fail(said, pytrace=False)
+    pytest.skip(said)

@@ -14,19 +14,20 @@ import numpy as np
 import pytest
 
 import bandanna as bd
+from bandanna.data.features.map import Hash, Intercept, Map, OneHot, Project, Range, UnitBall
 from bandanna.deployment.client.outbox import ANSWERED, DECIDED, OPEN, OPENING, OVER
 from bandanna.deployment.client.session import Session
-from bandanna.deployment.messages.canonical import dumps, encode_base64url, loads
+from bandanna.deployment.messages.batch_plan import Batch
+from bandanna.deployment.messages.canonical import Opener, dumps, encode_base64url, expand_mask, loads
 from bandanna.deployment.messages.publication import SignedPublication
-from bandanna.deployment.messages.report import Ticket
+from bandanna.deployment.messages.report import Ticket, sealing_info, split_reports
 from bandanna.deployment.task.document import Secrets, Task
-from bandanna.errors import BandannaError, InvalidArgument
+from bandanna.errors import BandannaError, InvalidArgument, InvalidStatistic
 
 from ...deployment.inside import Inside, a_task, signed
 from ...deployment.simulated import case
-from ...threats.test_devices_are_total import spoilt
-from .recorded import RecordedCoins, RecordedNoise, Words
-from .running import node
+from ...threats.test_devices import spoilt
+from .cases import CLIENT, ROOT, RecordedCoins, RecordedNoise, Words, node
 
 SIZE: dict[str, Any] = {"horizon": 64, "batch": 16}
 DP: dict[str, Any] = {"epsilon": 2.0, "delta": 1e-4}
@@ -259,3 +260,221 @@ def test_both_clients_do_the_same(count: int, tmp_path: Path) -> None:
 
 
 REWARDS: tuple[Any, ...] = (0.0, 1.0, 0.3, 0.75, -7.0, 1e300, "nan", "inf", None)
+
+
+# Real tasks of every trust model: what browser clients send is kept by the real collector, and learned from
+
+
+pytestmark = pytest.mark.browser
+
+BATCH, ARMS = 16, 4
+TASK_SIZE: dict[str, Any] = {"horizon": 4 * BATCH, "batch": BATCH}
+FIXED = {"aspirin": (0.1, 0.2, 0.3), "rest": (0.5, -0.1, 0.0), "tea": (0.0, 0.0, 0.9)}
+TASK_POLICIES: dict[str, Any] = {
+    "LinTS, shuffle, intercept": bd.LinTS(dim=3, intercept=True, privacy=bd.shuffle(**DP), **TASK_SIZE),
+    "LinTS, shuffle, exploring": bd.LinTS(
+        dim=3, privacy=bd.shuffle(**DP), explore=bd.policies.uniform(first=20), **TASK_SIZE
+    ),
+    "LinTS, a model for every arm": bd.LinTS(n_arms=3, features=2, privacy=bd.shuffle(**DP), **TASK_SIZE),
+    "LinTS, noise of the mixer": bd.LinTS(dim=3, privacy=bd.shuffle(noise="mixer", **DP), **TASK_SIZE),
+    "LinTS, arms that stay": bd.LinTS(dim=3, privacy=bd.shuffle(**DP), **TASK_SIZE),
+    "LinTS, central": bd.LinTS(dim=3, privacy=bd.central(**DP), **TASK_SIZE),
+    "LinTS, no privacy": bd.LinTS(dim=3, privacy=bd.none(), **TASK_SIZE),
+    "LinUCB, shuffle": bd.LinUCB(dim=3, privacy=bd.shuffle(**DP), **TASK_SIZE),
+    "LinUCB, central": bd.LinUCB(dim=3, privacy=bd.central(**DP), **TASK_SIZE),
+    "LinUCB, concurrent": bd.LinUCB(dim=3, privacy=bd.concurrent(shufflers=2, **DP), **TASK_SIZE),
+    "rewards, shuffle": bd.policies.LinTSRewards(dim=3, public_contexts=True, privacy=bd.shuffle(**DP), **TASK_SIZE),
+    "rewards, intercept": bd.policies.LinTSRewards(
+        dim=3, intercept=True, public_contexts=True, privacy=bd.shuffle(**DP), **TASK_SIZE
+    ),
+    "rewards, local": bd.policies.LinTSRewards(
+        dim=3, public_contexts=True, privacy=bd.local(epsilon=2.0, delta=0.0), **TASK_SIZE
+    ),
+    "rewards, central": bd.policies.LinTSRewards(dim=3, public_contexts=True, privacy=bd.central(**DP), **TASK_SIZE),
+}
+REFUSED = {
+    "LinTS, local": bd.LinTS(dim=3, privacy=bd.local(**DP), **TASK_SIZE),
+    "LinUCB, shuffled Gaussians": bd.LinUCB(dim=3, privacy=bd.shuffle(protocol="gaussian", **DP), **TASK_SIZE),
+}
+
+
+def played(
+    inside: Inside, secrets: dict[str, Secrets], arms: Any, rng: np.random.Generator, count: int = BATCH
+) -> list[dict[str, Any]]:
+    """A batch of browsers that act on what is published now."""
+    task, published = inside.task, inside.learner.published
+    tickets = inside.tickets(range(count), inside.learner.running[0])
+    people = [
+        {"contexts": contexts(task, arms, rng), "reward": float(rng.random()),
+         "ticket": {"epoch": each.epoch, "slot": encode_base64url(each.slot),
+                    "collector": encode_base64url(each.collector),
+                    **({} if each.helper is None else {"helper": encode_base64url(each.helper)})}}
+        for each in tickets
+    ]  # fmt: skip
+    given = {
+        "document": _text(task.document), "task": task.id, "publication": _text(published.document),
+        "signature": published.signature, "witness": published.cosignature, "people": people,
+    }  # fmt: skip
+    answered: list[dict[str, Any]] = json.loads(node("records.mjs", given))
+    return answered
+
+
+def contexts(task: Task, arms: Any, rng: np.random.Generator) -> Any:
+    """Features as the task wants them: of every arm, of the user, or none."""
+    if arms is not None:
+        return None
+    if getattr(task.policy, "n_arms", None) is not None:
+        return rng.uniform(-0.5, 0.5, 2).tolist()
+    drawn = rng.uniform(-0.6, 0.6, (ARMS, 3))
+    drawn[:, -1] = 1.0
+    return dict(zip("abcd", drawn.tolist(), strict=True)) if rng.random() < 0.5 else drawn.tolist()
+
+
+def _text(content: bytes) -> str:
+    return base64.b64encode(content).decode("ascii")
+
+
+@pytest.mark.parametrize("name", TASK_POLICIES)
+def test_a_batch_of_browsers_is_learned_from(name: str, tmp_path: Path) -> None:
+    arms = FIXED if "stay" in name else None
+    task, secrets = a_task(TASK_POLICIES[name], seed=None, arms=arms, urls=URLS)
+    inside, rng = Inside(task, secrets, tmp_path), np.random.default_rng(7)
+    for number in (1, 2):
+        found = played(inside, secrets, arms, rng)
+        assert not any("error" in each for each in found), found[0]
+        for each in found:
+            for request in (each["zero"], each["final"]):
+                (verdicts,) = inside.collector.accept([base64.b64decode(request)])
+                assert [verdict.reason for verdict in verdicts] == [""]
+        if "mixer" in name:
+            return  # whose noise only the process draws
+        inside.pump()
+        assert inside.learner.published.number == number
+    if arms is not None:
+        assert {each["arm"] for each in found} <= set(FIXED)
+
+
+@pytest.mark.parametrize(("name", "mixers"), [("SDP-SE", 1), ("SDP-SE", 2), ("AdaC-UCB", 0), ("DP-SE", 0), ("GOPE", 0)])
+def test_places_say_which_arm(name: str, mixers: int, tmp_path: Path) -> None:
+    """Where arms are assigned, a browser plays another one than its place says, or reports it otherwise than Python."""
+    policy, _, arms, _ = case(name)
+    task, secrets = a_task(policy, seed=None, arms=arms, mixers=mixers, urls=URLS)
+    inside, rng = Inside(task, secrets, tmp_path), np.random.default_rng(3)
+    batch = inside.learner.now.batches[0]
+    found = played(inside, secrets, True, rng, min(batch.slots, 40))
+    assert not any("error" in each for each in found), found[0]
+    assert [each["action"] for each in found] == batch.arms_at(np.arange(len(found))).tolist()
+    for place, each in enumerate(found):
+        for request in (each["zero"], each["final"]):
+            (verdicts,) = inside.collector.accept([base64.b64decode(request)])
+            assert [(verdict.place, verdict.reason) for verdict in verdicts] == [(place, "")]
+
+
+@pytest.mark.parametrize("name", ["LinTS, shuffle, intercept", "LinUCB, concurrent", "LinTS, a model for every arm"])
+def test_python_opens_what_browsers_seal(name: str, tmp_path: Path) -> None:
+    """With two mixers, share and mask are not what a browser drew; or its seed opens for another plan, slot or part."""
+    task, secrets = a_task(TASK_POLICIES[name], mixers=2, seed=None, urls=URLS)
+    inside, rng = Inside(task, secrets, tmp_path), np.random.default_rng(9)
+    opener, batch = Opener(secrets["helper"].seal), inside.learner.now.batches[0]
+    part = batch.rounds[0].parts[0]
+    for each in played(inside, secrets, None, rng):
+        assert "error" not in each, each
+        for version, request in enumerate((each["zero"], each["final"])):
+            ((slot, _, epoch, round_, sent, key_id, body),) = split_reports(base64.b64decode(request), 1)
+            assert (epoch, round_, sent, key_id, len(body)) == (batch.epoch, 0, version, 0, batch.rounds[0].size)
+            sealed = batch.rounds[0].sealed(body)
+            opened = opener.open(sealed, sealing_info(task.digest, batch, 0, slot))
+            assert opened[16:] == inside.ticket_of(slot, epoch).helper
+            counts = part.numbers([body])[0] + expand_mask(opened[:16], part.length)
+            (drawn,) = (one["message"] for one in each["drawn"] if one["version"] == version)
+            assert counts.tolist() == [int(number) for number in drawn]
+            other = Batch.from_dict({**batch.to_dict(), "slots": batch.slots - 1})
+            with pytest.raises(bd.errors.BandannaError):
+                opener.open(sealed, sealing_info(task.digest, other, 0, slot))
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_tasks_that_browsers_cannot_play_are_refused(name: str, tmp_path: Path) -> None:
+    task, secrets = a_task(REFUSED[name], seed=None, urls=URLS)
+    found = played(Inside(task, secrets, tmp_path), secrets, None, np.random.default_rng(1))
+    assert {each.get("reason") for each in found} == {"device"}
+    assert all("or the Python client" in each["error"] for each in found)
+
+
+def test_a_seeded_test_is_refused(tmp_path: Path) -> None:
+    task, secrets = a_task(TASK_POLICIES["LinTS, central"], seed=3, urls=URLS)
+    found = played(Inside(task, secrets, tmp_path), secrets, None, np.random.default_rng(1))
+    assert {each.get("reason") for each in found} == {"device"}
+
+
+# A browser makes the same features of a record as Python, to the last bit, and treats the same values
+
+
+SHARED = ROOT / "tests" / "features" / "vectors.json"
+
+
+def mapped(document: dict[str, Any]) -> list[dict[str, Any]]:
+    """Of clients/js/test/features.mjs, one for each map."""
+    found: list[dict[str, Any]] = json.loads(node("features.mjs", document))
+    return found
+
+
+def test_the_shared_vectors() -> None:
+    """A browser computes other features than those that all languages share."""
+    document = json.loads(SHARED.read_text(encoding="utf-8"))
+    for found, shared in zip(mapped(document), document["cases"], strict=True):
+        assert [each["features"] for each in found["mapped"]] == shared["vectors"], shared["name"]
+
+
+def test_many_drawn_records() -> None:
+    """Features of drawn records, or what was done to them, are others than Python's."""
+    rng = np.random.default_rng(0)
+    texts = ["", "Tea", "green tea", "T\u00c9A \u8336", "a b a B", "1 2 3", None]
+    numbers = [None, True, -1e300, 0.1, 18, 80, 44.25, "x"]
+    records = [
+        {"age": numbers[rng.integers(8)], "size": float(rng.normal()), "site": texts[rng.integers(7)], "note": note}
+        for note in (" ".join(map(str, rng.integers(0, 50, rng.integers(0, 9)))) for _ in range(300))
+    ]
+    parts = (
+        Range(age=(18, 80), size=(-1.5, 1 / 3)),
+        OneHot(site=["Tea", "", 1], unknown="other"),
+        Hash("note", buckets=37),
+    )
+    maps = [
+        Map(*parts),
+        Map(parts[0], Hash("site", buckets=3, words=False, seed=11), UnitBall(scale=2.5), Intercept()),
+        Map(*parts, Project(9, seed=2**40), UnitBall(scale=1.25)),
+        Map(Range(size=(-1, 1), outside="refuse"), OneHot(site=["Tea"], missing="refuse")),
+    ]
+    found = mapped({"records": records, "cases": [{"map": made.to_dict()} for made in maps]})
+    for made, answer in zip(maps, found, strict=True):
+        assert answer["dim"] == made.dim
+        for record, theirs in zip(records, answer["mapped"], strict=True):
+            check(made, record, theirs)
+
+
+def check(made: Map, record: dict[str, Any], theirs: dict[str, Any]) -> None:
+    """One record."""
+    try:
+        ours = made.mapped([record])
+    except InvalidStatistic:
+        assert "refused" in theirs
+        return
+    assert np.array_equal(ours.values[0], theirs["features"])
+    treated = {name: what for name, counts in ours.report.columns.items() for what, n in vars(counts).items() if n}
+    assert theirs["treated"] == treated
+    assert theirs["clipped"] == bool(ours.report.clipped)
+
+
+def test_ranges_of_a_schema_are_a_map() -> None:
+    schema = {"names": ["size", "age"], "ranges": {"age": [18, 80], "size": [0, 2.5]}}
+    (found,) = mapped({"records": [{"age": 30, "size": 1}], "cases": [{"map": schema}]})
+    ours = Map(Range(size=(0, 2.5), age=(18, 80)))({"age": 30, "size": 1})
+    assert found["mapped"][0]["features"] == ours.tolist()
+
+
+def test_the_module_is_apart() -> None:
+    """The client itself grows by the map, or the module has no types."""
+    assert "bandanna features" not in (CLIENT / "dist" / "bandanna.mjs").read_text()
+    assert "readMap" in (CLIENT / "dist" / "types" / "features.d.ts").read_text()
+    assert Path(CLIENT / "dist" / "features.d.ts").exists()

@@ -17,8 +17,7 @@ from bandanna.device.base import to_plain_value
 from bandanna.device.samplers import binomial_cdf_bounds
 
 from . import cases
-from .recorded import Words
-from .running import answers
+from .cases import Words, answers
 
 pytestmark = pytest.mark.browser
 

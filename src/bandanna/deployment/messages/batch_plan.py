@@ -140,7 +140,8 @@ class Batch:
     def to_dict(self) -> dict[str, Any]:
         """Return the batch for JSON."""
         plain = {each.name: getattr(self, each.name) for each in fields(self)}
-        rounds = [{"parts": tuple(_part_to_dict(part) for part in each.parts)} for each in self.rounds]
+        # without the copies of `dataclasses.asdict`: every report needs its plan's digest
+        rounds = [{"parts": tuple({k: getattr(part, k) for k in _PART} for part in each.parts)} for each in self.rounds]
         return {**plain, "rounds": rounds, "arms": list(self.arms), "plays": list(self.plays)}
 
     @classmethod
@@ -171,10 +172,6 @@ class Batch:
         return made
 
 
-def _plain_values(value: Any) -> Any:
-    return value if isinstance(value, tuple) else (value,)
-
-
 def _read_list(plain: Any, name: str) -> list[Any]:
     if not isinstance(plain, Mapping) or not isinstance(plain.get(name), list | tuple):
         raise Unreadable(f"a batch without {name}")
@@ -188,11 +185,6 @@ _HINTS: dict[type, dict[str, Any]] = {
 }  # fmt: skip
 
 
-def _part_to_dict(part: Part) -> dict[str, Any]:
-    """Return the fields without the copies of `dataclasses.asdict`: every report needs its plan's digest."""
-    return {name: getattr(part, name) for name in _PART}
-
-
 def _from_plain(kind: Any, plain: Any) -> Any:
     """Return a value of a class if every field is there and has its type."""
     names = {each.name for each in fields(kind)}
@@ -200,9 +192,8 @@ def _from_plain(kind: Any, plain: Any) -> Any:
         raise Unreadable(f"a {kind.__name__.lower()} with other fields than {', '.join(sorted(names))}")
     if not all(matches_type(plain[name], hint) for name, hint in _HINTS[kind].items()):
         raise Unreadable(f"a {kind.__name__.lower()} with a field of a wrong type")
-    if any(
-        type(each) is int and abs(each) > MAX_EXACT_INTEGER for value in plain.values() for each in _plain_values(value)
-    ):
+    numbers = [each for value in plain.values() for each in (value if isinstance(value, tuple) else (value,))]
+    if any(type(each) is int and abs(each) > MAX_EXACT_INTEGER for each in numbers):
         raise Unreadable(f"a {kind.__name__.lower()} with a number that other programs cannot read")
     return kind(**plain)
 

@@ -138,7 +138,10 @@ def read_job(content: bytes, task_id: str) -> MixJob:
         raise Unreadable(f"a job has the fields {', '.join(sorted(_FIELDS))}")
     if plain["task"] != task_id:
         raise Unreadable("a job of another task")
-    batch = _read_batch(plain["batch"])
+    try:
+        batch = Batch.from_dict(plain["batch"])
+    except (KeyError, TypeError) as error:
+        raise Unreadable("a job without the plan of a batch") from error
     number, listed = plain["round"], plain["entries"]
     if type(number) is not int or not 0 <= number < len(batch.rounds):
         raise Unreadable("a job for a round that the batch has not")
@@ -155,13 +158,6 @@ def read_job(content: bytes, task_id: str) -> MixJob:
         raise Unreadable("a job whose checksum is not that of its slots")
     digest = hashlib.sha256(content).digest()
     return MixJob(digest=digest, batch=batch, round=number, checksum=plain["checksum"], entries=entries)
-
-
-def _read_batch(plain: Any) -> Batch:
-    try:
-        return Batch.from_dict(plain)
-    except (KeyError, TypeError) as error:
-        raise Unreadable("a job without the plan of a batch") from error
 
 
 def _read_entry(plain: Any) -> JobEntry:

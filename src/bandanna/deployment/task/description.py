@@ -85,14 +85,12 @@ def deployed_guarantee(policy: Policy[Any], batches: tuple[Batch, ...], *, mixer
         against = "the shuffler and the helper together"
     elif mixers == 1 and _sealed(batches):
         against = "the shuffler and the analyzer together"
-    observers = tuple((_name_role(row), row.sees.removesuffix(f"; {_TRACES}")) for row in rows)
-    return replace(stated, observers=observers, against=against, one_process=False)
-
-
-def _name_role(row: VisibilityRow) -> str:
-    if row.role == "everybody":
-        return row.role
-    return f"the {'trusted ' * (row.left == _TRUSTED)}{row.role}"
+    names = [
+        "everybody" if row.role == "everybody" else f"the {'trusted ' * (row.left == _TRUSTED)}{row.role}"
+        for row in rows
+    ]
+    seen = [row.sees.removesuffix(f"; {_TRACES}") for row in rows]
+    return replace(stated, observers=tuple(zip(names, seen, strict=True)), against=against, one_process=False)
 
 
 def visibility_table(task: Task) -> list[VisibilityRow]:
@@ -130,7 +128,7 @@ def _wire(task: Task) -> str:
 def _registrar(policy: Policy[Any], stated: Guarantee) -> str:
     """Return the row of the registrar, which can fill a batch with inventions around one user."""
     left = f"the data: it sees none; {_PARTICIPATION_VISIBLE}"
-    if policy.privacy.model not in ("shuffle", "concurrent") or _drawn_by_mixer(policy):
+    if policy.privacy.model not in ("shuffle", "concurrent") or policy.privacy.noise == "mixer":
         return left
     return f"{left}. If it invents all others of a batch: {describe_mixer_guarantee(stated)}"
 
@@ -152,7 +150,7 @@ def _mixers(policy: Policy[Any], count: int, stated: Guarantee, batches: tuple[B
         honest = "it adds no reports of its own and the analyzer opens nothing for it"
         left = f"everything, as long as {honest}; else: {describe_mixer_guarantee(stated)}"
         return [VisibilityRow("shuffler", f"sealed reports, which it cannot open; {_TRACES}", left)]
-    if _drawn_by_mixer(policy):
+    if policy.privacy.noise == "mixer":
         return [VisibilityRow("shuffler", f"every report without noise, which it adds; {_TRACES}", _TRUSTED)]
     levels = " of every level" if policy.privacy.model == "concurrent" else ""
     return [
@@ -193,10 +191,6 @@ def _public(batches: tuple[Batch, ...]) -> bool:
     """Tell whether rows of some part are forwarded because they are public."""
     parts = [part for batch in batches for each in batch.rounds for part in each.parts if part.form == "plain"]
     return any(isinstance(make_mixer_encoding().loads(part.mixer or ""), GatheringMixer) for part in parts)
-
-
-def _drawn_by_mixer(policy: Policy[Any]) -> bool:
-    return policy.privacy.noise == "mixer"
 
 
 def describe_promise(stated: Guarantee) -> str:
@@ -343,15 +337,11 @@ def list_notes(task: Task) -> list[str]:
     if task.content["test"]:
         known = ", noise and coins follow from a public seed" if task.seed is not None else ""
         found.append(f"This is a test{known}: it protects nobody.")
-    open_ = [role for role in task.roles if _is_unencrypted(task.url(role))]
-    if open_:
-        found.append(f"Not encrypted on the way to: {', '.join(open_)}. Use https outside of one machine.")
+    parts = {role: urlsplit(task.url(role)) for role in task.roles}
+    plain = [role for role, url in parts.items() if url.scheme == "http" and url.hostname not in _LOCAL]
+    if plain:
+        found.append(f"Not encrypted on the way to: {', '.join(plain)}. Use https outside of one machine.")
     return found
-
-
-def _is_unencrypted(url: str) -> bool:
-    parts = urlsplit(url)
-    return parts.scheme == "http" and parts.hostname not in _LOCAL
 
 
 def describe_forecast(task: Task) -> str:
@@ -394,7 +384,8 @@ def forecast(policy: Policy[Any], arms: FixedArmSet | None = None) -> dict[str, 
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore", ClippingWarning)  # of a world that the policy's user did not choose
             regret = simulate(policy, env, n_seeds=seeds, checkpoints=1, path="law").final_regret
-            idle = regret_of_random_play(_round_by_round(env), horizon=rounds, n_seeds=seeds)
+            played = OneClientPerRound(population=env) if isinstance(env, Population) else env
+            idle = regret_of_random_play(played, horizon=rounds, n_seeds=seeds)
     except (BandannaError, ArithmeticError, MemoryError, ValueError):  # a world that does not fit after all
         return None
     found = {
@@ -404,7 +395,10 @@ def forecast(policy: Policy[Any], arms: FixedArmSet | None = None) -> dict[str, 
     }
     if not all(map(math.isfinite, found.values())):
         return None
-    return {"environment": _describe_world(env), "rounds": rounds, "seeds": seeds, **found}
+    fixed = ", the same for everybody" * bool(getattr(env, "fixed", False))
+    features = "" if isinstance(env, FiniteArms) else f", {env.dim} features{fixed}"
+    name = f"{type(env).__name__}: {env.n_arms} arms{features}"
+    return {"environment": name, "rounds": rounds, "seeds": seeds, **found}
 
 
 def world_for(policy: Policy[Any], arms: FixedArmSet | None = None) -> Environment | None:
@@ -431,10 +425,6 @@ def world_for(policy: Policy[Any], arms: FixedArmSet | None = None) -> Environme
         return None
 
 
-def _round_by_round(env: Environment) -> Environment:
-    return OneClientPerRound(population=env) if isinstance(env, Population) else env
-
-
 def _count_releases(policy: Policy[Any], rounds: int) -> int:
     """Return the number of steps of a simulation; 1 for the few steps of elimination and growing batches."""
     if isinstance(policy, RunningSumPolicy):
@@ -450,9 +440,3 @@ def _count_clients(policy: Policy[Any]) -> int:
     if not isinstance(policy, PhasedElimination):
         return 0
     return policy.clients or math.ceil(2 ** min(policy.alpha * policy.phases, 60.0))
-
-
-def _describe_world(env: Environment) -> str:
-    fixed = ", the same for everybody" * bool(getattr(env, "fixed", False))
-    features = "" if isinstance(env, FiniteArms) else f", {env.dim} features{fixed}"
-    return f"{type(env).__name__}: {env.n_arms} arms{features}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,11 @@ import numpy as np
 import pytest
 
 import bandanna as bd
+from bandanna.deployment.calls import RoleUnreachable
 from bandanna.deployment.client.device_logic import ClientTask, DocumentDevice, PlayedArm, ReportSlot
 from bandanna.deployment.helper import SCHEMA as HELPING
-from bandanna.deployment.helper import Helper, Keyring
-from bandanna.deployment.messages.batch_plan import Batch
+from bandanna.deployment.helper import Helper, JobRefused, Keyring
+from bandanna.deployment.messages.batch_plan import Batch, Part
 from bandanna.deployment.messages.canonical import (
     COLLECTOR,
     HELPER,
@@ -24,11 +26,13 @@ from bandanna.deployment.messages.canonical import (
     TicketKeys,
     agreed_key,
     draw_seed,
+    dumps,
     encode_base64url,
     expand_masks,
     loads,
     seal,
     sign,
+    signing_key,
     ticket_key_info,
 )
 from bandanna.deployment.messages.report import (
@@ -41,17 +45,24 @@ from bandanna.deployment.messages.report import (
     write_seal_key,
 )
 from bandanna.deployment.messages.share import JobEntry, write_job, write_share
-from bandanna.deployment.registrar import SCHEMA, Registrar
+from bandanna.deployment.registrar import SCHEMA as REGISTERING
+from bandanna.deployment.registrar import Registrar
 from bandanna.deployment.registrar_service import make_registrar
 from bandanna.deployment.task.document import Secrets, Task
 from bandanna.device.noise import SecureNoise
-from bandanna.errors import BandannaError
+from bandanna.errors import BandannaError, Unreadable
 from bandanna.numeric.rng import SecureRandomness
 from bandanna.protocols.factory import make_mixer_encoding, mix_messages
+from bandanna.protocols.mixers import FullBatches, MixerState
 from bandanna.storage.database.base import open_database
 
+from ..deployment.faults.people import People
+from ..deployment.faults.test_faults import begun, finish
+from ..deployment.faults.town import GRACE, Town
+from ..deployment.parties import SCHEMA, Users, give, helper, receipt, streamed
 from ..deployment.inside import Inside, a_task
 from ..deployment.served import Served
+from ..deployment.simulated import case
 from ..deployment.test_processes import on_disk
 
 PEOPLE = 30
@@ -96,7 +107,7 @@ class Deployed(Inside):
         task, roles = a_task(policy, seed=None, mixers=2)
         super().__init__(task, roles, folder)
         self.own = roles["shuffler"]
-        rows = open_database(str(folder / "registrar.db"), role="registrar", schema=SCHEMA)
+        rows = open_database(str(folder / "registrar.db"), role="registrar", schema=REGISTERING)
         self.registrar = Registrar(rows, **make_registrar(task, roles["registrar"]))
         kept = open_database(str(folder / "helper.db"), role="helper", schema=HELPING)
         self.keyring = Keyring(kept, first=(roles["helper"].seal, task.key("seal helper")), delay=0.0)
@@ -407,3 +418,160 @@ def test_processes_release_nothing_of_invented_people_or_replaced_seeds(
     entries = [JobEntry(each.slot, 0, asked.sealed(body)) for each, body in zip(tickets, bodies, strict=True)]
     assert place.told(entries, asked.parts[0].numbers(bodies)) == (0, "released")
     assert place.content["state"] != before
+
+
+# A shuffler and an analyzer that want several sums of one level from a helper, and a shuffler that is told lies
+
+
+@pytest.mark.parametrize("answer", [{}, {"receipt": None}, {"receipt": {"outcome": "burned"}}, "signed burned"])
+def test_a_helper_gives_one_sum_of_each_level(answer: Any, tmp_path: Path) -> None:
+    """A helper lets every sum of a stream out once, whatever the analyzer answers to a share: an answer without a
+    receipt changes nothing, and after a signed one that the round was burned the stream is over.
+    """
+    one = helper(open_database(str(tmp_path / "h.db"), role="helper", schema=SCHEMA))
+    give(one, Users(streamed(0)))
+    one.receipted(0, 0, receipt(0))
+    shares, statuses = [], []
+    for epoch in range(1, 6):  # again and again other people after the same ones, each round "burned"
+        try:
+            shares.append(give(one, Users(streamed(epoch), seed=epoch))[1])
+        except JobRefused as refused:
+            statuses.append((refused.status, refused.reason))
+            continue
+        said = receipt(epoch, 0, "burned") if answer == "signed burned" else answer.get("receipt")
+        with suppress(Unreadable):
+            one.receipted(epoch, 0, said)
+    assert statuses == [(409, "ended") if answer == "signed burned" else (503, "waiting")] * 4
+    levels = [each for share in shares for text in loads(share)["parts"] for view in make_mixer_encoding().loads(text)
+              for each in view.levels]  # fmt: skip
+    assert len(levels) == 3  # after 3 + 3 people: the second and third sum of 2, the first of 4
+
+
+def test_a_stream_ends_with_a_bad_seed_though_the_analyzer_says_that_it_was_released(tmp_path: Path) -> None:
+    """A shuffler spoils a round and the analyzer signs that it was released: the stream ends all the same, and no sum
+    with a hole in it leaves the helper.
+    """
+    one = helper(open_database(str(tmp_path / "h.db"), role="helper", schema=SCHEMA))
+    give(one, Users(streamed(0)))
+    assert one.receipted(0, 0, receipt(0)) == "released"
+    users = Users(streamed(1), seed=1)
+    entries = users.entries()
+    entries[0] = entries[0]._replace(sealed=bytes(80))
+    assert loads(give(one, users, content=users.job(entries=entries))[1])["parts"] == []
+    assert one.receipted(1, 0, receipt(1)) == "unusable"
+    with pytest.raises(JobRefused) as refused:
+        give(one, Users(streamed(2), seed=2))
+    assert (refused.value.status, refused.value.reason) == (409, "ended")
+
+
+class Lying:
+    """Between the shuffler and the analyzer: says what it likes of closed rounds."""
+
+    def __init__(self, town: Town, status: int, said: bytes) -> None:
+        self._town, self._status, self._said = town, status, said
+        self._route = town.route
+
+    def __call__(self, role: str, method: str, path: str, content: bytes, headers: dict[str, str]) -> Any:
+        """As the town's own, but for answers to shares."""
+        if role == "analyzer" and "/shares/" in path:
+            return self._status, self._said, {}
+        return self._route(role, method, path, content, headers)
+
+
+def lies(town: Town) -> list[tuple[int, bytes]]:
+    """Answers without a receipt of this round that the analyzer has signed."""
+    published = town.alive["analyzer"]["learner"].published
+    document = loads(published.document)
+    plain = {"task": town.task.id, "epoch": 0, "round": 0, "number": 1, "chain": "c", "outcome": "released"}
+    strange = {**plain, "signature": sign(signing_key()[0], town.task.id, "receipt", dumps(plain))}
+    told = [{}, {"receipt": {**document, "signature": published.signature}}, {"receipt": plain}, {"receipt": strange}]
+    return [(status, dumps(each)) for status in (200, 409) for each in told]
+
+
+@pytest.mark.parametrize("number", range(8))
+def test_a_shuffler_gives_up_no_report_without_a_receipt(number: int, tmp_path: Path) -> None:
+    """A shuffler keeps its reports until it has a receipt of their round that the analyzer has signed, whatever it is
+    told: bare statuses, a publication, or a receipt of somebody else.
+    """
+    town, people = begun("one mixer", tmp_path, 4)
+    honest = town.route
+    town.route = Lying(town, *lies(town)[number])  # type: ignore[method-assign]
+    town.now += GRACE + 1.0
+    with suppress(RoleUnreachable, BandannaError):
+        for _ in range(3):
+            town.step("shuffler")
+    with town.alive["shuffler"]["rows"].reading() as rows:
+        assert rows.execute("select state from batches") == [("closed",)]
+        assert rows.execute("select count(*) from reports") == [(4,)]
+    town.route = honest  # type: ignore[method-assign]
+    finish(town, people)
+
+
+def test_a_shuffler_hears_that_its_round_is_over_with_other_totals(tmp_path: Path) -> None:
+    town, people = begun("one mixer", tmp_path, 4)
+    collector = town.alive["shuffler"]["collector"]
+    town.now += GRACE + 1.0
+    assert collector.close_due()
+    with town.alive["shuffler"]["rows"].transaction() as rows:
+        ((share,),) = rows.execute("select share from batches")
+        other = dumps({**loads(share), "bad": 0, "checksum": "0" * 64}).decode()
+        rows.execute("update batches set share = ?", other)
+    learner = town.alive["analyzer"]["learner"]
+    assert learner.take(share.encode(), "shuffler", 0, 0).status == 201
+    town.step("shuffler")
+    with town.alive["shuffler"]["rows"].reading() as rows:
+        ((state, kept),) = rows.execute("select state, receipt from batches where epoch = 0")
+        assert (state, loads(kept)["outcome"]) == ("receipted", "over")
+        assert rows.execute("select count(*) from reports") == [(0,)]
+    assert isinstance(people, People)
+
+
+# A hostile shuffler signs shares whose views no mixer forwards: the batch is burned, and the analyzer goes on
+
+
+Views = Callable[[Batch, Part], Any]
+
+
+def counts(users: int, length: int) -> MixerState:
+    """A total of nobody's counts, of so many users."""
+    return MixerState(users=users, numbers=np.zeros(length, dtype=np.int64))
+
+
+VIEWS: dict[str, Views] = {
+    "none": lambda batch, part: (),
+    "a list of none": lambda batch, part: [],
+    "numbers": lambda batch, part: (3,),
+    "two": lambda batch, part: (counts(batch.slots, part.length),) * 2,
+    "of one person": lambda batch, part: (counts(1, part.length),),
+    "of nobody": lambda batch, part: (counts(0, part.length),),
+    "of a billion": lambda batch, part: (counts(10**9, part.length),),
+    "rows": lambda batch, part: (MixerState(users=1, numbers=np.zeros((1, part.length), dtype=np.int64)),),
+    "no level": lambda batch, part: (FullBatches(users=batch.slots, levels=()),),
+    "too many levels": lambda batch, part: (FullBatches(users=batch.slots, levels=(counts(1, 8),) * 20),),
+    "a sealed text": lambda batch, part: [encode_base64url(bytes(64))],
+}
+
+
+@pytest.mark.parametrize("name", ["LinTS-SDP", "LinTS-CSDP", "GLM-SDP", "SDP-SE", "LinUCB-SDP-Amp"])
+def test_views_that_no_mixer_forwards_burn_their_batch(name: str, tmp_path: Path) -> None:
+    """A share with views of other people than were announced, of another kind or of none is answered by a receipt:
+    nothing is learned from it, what was seen is paid for, and the next batch is announced or the task ends.
+    """
+    policy, _, arms, _ = case(name)
+    task, roles = a_task(policy, seed=None, arms=arms, mixers=1)
+    for number, views in enumerate(VIEWS.values()):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        inside = Inside(task, roles, folder)
+        batch, state = inside.learner.now.batches[0], loads(inside.learner.published.document)["state"]
+        share = write_share(
+            task_id=task.id, epoch=0, round_=0, mixer="shuffler", count=batch.slots, checksum="", bad=0,
+            parts=[make_mixer_encoding().dumps(views(batch, part)) for part in batch.rounds[0].parts],
+        )  # fmt: skip
+        taken = inside.learner.take(share, "shuffler", 0, 0)
+        assert taken.status == 422
+        assert taken.receipt is not None
+        assert loads(taken.receipt)["outcome"] == "burned"
+        after = loads(inside.learner.published.document)
+        assert after["state"] == state
+        assert after["epoch"] > 0 or after["status"] == "exhausted"

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+import time
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
@@ -12,16 +17,16 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
+import bandanna
 from bandanna.deployment.processes import RunningDeployment, free_ports
 from bandanna.deployment.task.creation import create_task, write_task
 from bandanna.deployment.task.document import Task
 
-from .conftest import ROOT
-from .seeing import expect
-from .serving import run, served
+from .conftest import PATIENCE, ROOT, missing
 
 if TYPE_CHECKING:
-    from playwright.sync_api import BrowserContext, Request
+    from playwright.sync_api import BrowserContext, Locator, LocatorAssertions, Page, Request
+
 
 CLINIC = ROOT / "examples" / "clinic"
 BATCH = 30  # patients, so that tests are quick
@@ -117,3 +122,97 @@ class Visit:
     def bodies(self) -> list[bytes]:
         """Of reports, in their order."""
         return [each.post_data_buffer or b"" for each in self.asked if each.url.endswith("/reports")]
+
+
+# Pages as people meet them: checked for accessibility, kept as pictures, at four sizes and lights
+
+
+DESK, PHONE = (1280, 800), (390, 844)
+LIGHTS = [(DESK, False), (DESK, True), (PHONE, False), (PHONE, True)]
+AXE = ROOT / "tests" / "browser" / "node_modules" / "axe-core" / "axe.min.js"
+SHOTS = ROOT / "build" / "screenshots"
+KEPT = ROOT / "docs" / "images"
+KEEPING = os.environ.get("BANDANNA_SCREENSHOTS") == "docs"  # whether pictures of the docs are made anew
+
+
+def expect(what: Locator) -> LocatorAssertions:
+    """Playwright's `expect`: waits until it is so, long enough for a machine that is busy."""
+    from playwright.sync_api import expect as expected
+
+    expected.set_options(timeout=PATIENCE)
+    return expected(what)
+
+
+def faults(page: Page) -> list[str]:
+    """What axe-core finds wrong with a page, and a page that is wider than its screen."""
+    source = AXE.read_text("utf-8") if AXE.exists() else missing("axe-core", "make test-browser, or: npm ci")
+    page.evaluate(source)  # not a script of the page's: its Content-Security-Policy stays in force
+    found: dict[str, Any] = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+    wide = page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth")
+    said = [
+        f"{each['id']}: {each['help']} ({'; '.join(' '.join(map(str, node['target'])) for node in each['nodes'][:3])})"
+        for each in found["violations"]
+    ]
+    return said + ["the page must be scrolled sideways"] * bool(wide)
+
+
+def named(page: str, size: tuple[int, int], dark: bool) -> str:
+    """Of a picture."""
+    return f"{page}-{'desk' if size == DESK else 'phone'}-{'dark' if dark else 'light'}"
+
+
+def shoot(page: Page, name: str, *, kept: bool = False, whole: bool = True) -> Path:
+    """A picture in build/screenshots; one that the docs show is written there too, if that is asked for."""
+    path = SHOTS / f"{name}.png"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    page.screenshot(path=path, full_page=whole)
+    if kept and KEEPING:
+        from PIL import Image
+
+        KEPT.mkdir(parents=True, exist_ok=True)
+        with Image.open(path) as image:
+            image.convert("RGB").quantize(128).save(KEPT / f"{name}.png", optimize=True)
+    return path
+
+
+# Programs that serve pages, as processes
+
+
+ENV = {**os.environ, "PYTHONPATH": str(Path(bandanna.__file__).parents[1])}  # the package under test
+_BEGIN = 60.0  # seconds in which a program must answer
+
+
+@contextmanager
+def served(command: Sequence[str], url: str, log: Path, cwd: Path = ROOT) -> Iterator[str]:
+    """`python command...`, until the end of the block; its url when it answers there."""
+    with log.open("wb") as out:
+        process = subprocess.Popen([sys.executable, *command], stdout=out, stderr=out, cwd=cwd, env=ENV)
+    try:
+        end = time.monotonic() + _BEGIN
+        while not _answers(url):
+            assert process.poll() is None, log.read_text()
+            assert time.monotonic() < end, log.read_text()
+            time.sleep(0.05)
+        yield url
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(timeout=60)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def run(command: Sequence[str], cwd: Path = ROOT) -> str:
+    """`python command...` to its end; what it has said."""
+    done = subprocess.run([sys.executable, *command], capture_output=True, text=True, cwd=cwd, env=ENV)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def _answers(url: str) -> bool:
+    try:
+        httpx.get(url, trust_env=False, timeout=5)
+    except httpx.HTTPError:
+        return False
+    return True
