@@ -59,8 +59,8 @@ from bandanna.storage.database.base import open_database
 from ..deployment.faults.people import People
 from ..deployment.faults.test_faults import begun, finish
 from ..deployment.faults.town import GRACE, Town
-from ..deployment.parties import SCHEMA, Users, give, helper, receipt, streamed
 from ..deployment.inside import Inside, a_task
+from ..deployment.parties import SCHEMA, Users, give, helper, receipt, streamed
 from ..deployment.served import Served
 from ..deployment.simulated import case
 from ..deployment.test_processes import on_disk

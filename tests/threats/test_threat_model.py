@@ -34,8 +34,8 @@ from bandanna.protocols.factory import make_mixer_encoding
 from bandanna.protocols.mixers import MixerState
 
 from ..deployment.inside import Inside, a_task
-from .test_reports import BATCH, closed, forwarded, sealed
 from .test_mixers import PEOPLE, Deployed
+from .test_reports import BATCH, closed, forwarded, sealed
 
 TESTS = Path(__file__).parents[1]
 DOCS = TESTS.parent / "docs"
