@@ -720,7 +720,7 @@ def designs() -> dict[str, Entry]:
         "net of a ball": lambda: bd.policies.design.ball_net(2, radius=0.6),
     }
     theta = np.array([0.2, -0.1, 0.3])
-    for name, link in bd.policies.glm.LINKS.items():
+    for name, link in bd.policies.glm.links.LINKS.items():
         found[f"loss | {name}"] = lambda link=link: [
             bd.policies.glm.loss(link, theta, features, rewards, ridge=0.1),
             bd.policies.glm.loss_gradient(link, theta, features, rewards, ridge=0.1),

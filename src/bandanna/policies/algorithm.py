@@ -20,9 +20,6 @@ from bandanna.privacy.budgets import ZCDP, ApproxDP, Budget, PureDP, RenyiDP
 from bandanna.protocols import privacy_model
 from bandanna.protocols.privacy_model import Privacy
 
-# The budget of a policy that is made by name: its numbers, or the budget itself.
-
-
 Numbers = tuple[str, ...]
 
 BUDGET_CLASSES: dict[Numbers, Callable[..., Budget]] = {
@@ -34,7 +31,7 @@ BUDGET_CLASSES: dict[Numbers, Callable[..., Budget]] = {
 
 
 def take_budget(name: str, arguments: dict[str, Any], allowed: tuple[Numbers, ...]) -> Budget:
-    """What the algorithm `name` has to keep, taken out of the other arguments; it is given in one of the allowed ways.
+    """Take the budget of the algorithm `name` out of its arguments; it is given in one of the allowed ways.
 
     >>> named_budget("AdaP-UCB", {"epsilon": 1.0}, (("epsilon",),))
     PureDP(epsilon=1.0)
@@ -56,12 +53,6 @@ def take_budget(name: str, arguments: dict[str, Any], allowed: tuple[Numbers, ..
     return whole  # type: ignore[no-any-return]
 
 
-# What it takes to be known by name: a line above the policy's class.
-#
-# @algorithm("AdaP-UCB", paper="004", trust="central", guarantee="DP, pure", budgets=(PURE,))
-# class UCBEpisodes(...)
-
-
 Kind = TypeVar("Kind", bound=type)
 
 PURE, APPROX = ("epsilon",), ("epsilon", "delta")
@@ -71,11 +62,16 @@ ANY_BUDGET_WORDS = "zCDP, DP or Renyi DP"
 
 @dataclass(frozen=True, kw_only=True)
 class Algorithm:
-    """A name, where it comes from, whom its users trust, what it protects, what it guarantees, and how it is made.
+    """A policy with a name.
 
-    kind     the policy's class, whose arguments a file may set
-    options  the numbers of its budget, its calibration and the like, that `make` takes beside those arguments
-    whole    whether its budget may be given whole too, `budget=`
+    Attributes
+    ----------
+    kind
+        The policy's class, whose arguments a file may set.
+    options
+        Arguments of its privacy that `make` takes, too: the numbers of its budget, its calibration.
+    whole
+        Whether `budget=` is an argument, too.
     """
 
     name: str
@@ -118,12 +114,18 @@ def register_algorithm(
     defaults: Mapping[str, Any] | None = None,
     **fixed: Any,
 ) -> Callable[[Kind], Kind]:
-    """Names a policy's class: above it, one line for every name it has.
+    """Register a policy's class under a name; write one decorator for every name.
 
-    budgets   the ways in which its budget may be given, by their numbers; without them, as `bd.central`, ... take it
-    options   further arguments of `bd.central`, `bd.local`, ... that `make` takes: without budgets, all of them
-    spends    arguments of `bd.central`, ... that the name decides
-    defaults  arguments of the class that the name suggests; `fixed`: those that it decides
+    Parameters
+    ----------
+    budgets
+        The ways to give the budget, by their numbers. None: as `bd.central(...)` and its siblings take it.
+    options
+        Further arguments of `bd.central(...)` that `make` takes; without budgets, all of them.
+    spends
+        Arguments of `bd.central(...)` that the name fixes.
+    defaults, fixed
+        Arguments of the class that the name suggests, or fixes.
     """
     numbers = tuple(sorted({number for each in budgets for number in each}))
     if options is None:
@@ -172,11 +174,7 @@ def register_algorithm(
     return named
 
 
-# Policies of one's own by their place: `"my_module:MyPolicy"` is as good as a name.
-#
-#     make("my_module:MyPolicy", dim=5, horizon=1000, trust="shuffle", epsilon=1.0, delta=1e-5)
-#
-# `trust` and the numbers of its budget become `privacy`, by `bd.shuffle(...)` or its siblings.
+# Import paths: make("my_module:MyPolicy", dim=5, horizon=1000, trust="shuffle", epsilon=1.0, delta=1e-5)
 
 
 _IMPORTABLE = "module:Class, with a module that can be imported"
@@ -184,7 +182,7 @@ TRUSTS = ("none", "central", "local", "shuffle", "concurrent")
 
 
 def is_import_path(name: Any) -> bool:
-    """Whether a name says where a class is."""
+    """Return whether a name is "module:Class"."""
     return isinstance(name, str) and ":" in name
 
 
@@ -220,7 +218,7 @@ def _to_module_name(where: str) -> str:
 
 
 def import_algorithm(place: str) -> Algorithm:
-    """The policy of that place, as if it had a name."""
+    """Return the policy of an import path as if it had a name."""
     kind = _import_policy(place)
     own = {each.name for each in fields(kind) if each.init}
     options = dict.fromkeys(each for model in TRUSTS for each in signature(getattr(privacy_model, model)).parameters)
@@ -254,7 +252,7 @@ def import_algorithm(place: str) -> Algorithm:
 
 
 def source_digest(place: str) -> str:
-    """A fingerprint of the module that a policy of one's own is in: results of other code are others."""
+    """Return a fingerprint of the module of an imported policy: results of other code are others."""
     module = sys.modules[_import_policy(place).__module__]
     try:
         source = inspect.getsource(module)

@@ -51,7 +51,7 @@ def linucb_lemma(*, horizon: Any, dim: int, batch: float, radius: Any, smallest:
     holds="LinUCB in batches with the ellipsoid of docs/appendix/proofs.md; " + _ARBITRARY,
 )
 def linucb_ellipsoid(*, horizon: Any, dim: int, batch: float, ellipsoid: Any, smallest: float) -> Any:
-    """B (1 + d L / log 2) + sqrt(8) Gamma sqrt(d T L / (b log(1 + 1/b))), L = log(1 + T/(d b)).
+    """Return B (1 + d L / log 2) + sqrt(8) Gamma sqrt(d T L / (b log(1 + 1/b))), L = log(1 + T/(d b)).
 
     Gamma `ellipsoid`, b `smallest`: radius |x|_{P^{-1}} <= Gamma |x|_{(A + b I)^{-1}} after every batch.
     """
@@ -74,7 +74,7 @@ def regular_linucb(
     reward_bound: float = 1.0,
     parameter_bound: float = 1.0,
 ) -> Any:
-    """B sqrt(8 T) (s (2 log(2/a) + d log(l'/l + T/(d l))) + (S sqrt(l') + g) sqrt(d log(1 + T/(d l)))).
+    """Return B sqrt(8 T) (s (2 log(2/a) + d log(l'/l + T/(d l))) + (S sqrt(l') + g) sqrt(d log(1 + T/(d l)))).
 
     l = rho_min `smallest`, l' = rho_max `largest`, g = gamma `shift`, s `reward_std`, B `reward_bound`,
     S `parameter_bound` (Shariff and Sheffet 2018).
@@ -88,7 +88,7 @@ def regular_linucb(
 
 @_rate("000", "Lemma 3.9", holds="LinUCB in batches without noise; " + _ARBITRARY)
 def linucb_rate(*, horizon: Any, dim: int, batch: float = 1.0, constant: float = 1.0) -> Any:
-    """d B + d sqrt(T), logarithms left out."""
+    """Return d B + d sqrt(T), logarithms left out."""
     return to_scalar(constant * (dim * batch + dim * np.sqrt(check_above("horizon", horizon, 0))))
 
 
@@ -96,7 +96,7 @@ def linucb_rate(*, horizon: Any, dim: int, batch: float = 1.0, constant: float =
 def linucb_jdp_rate(
     *, horizon: Any, dim: int, epsilon: Any, delta: Any, failure: float, batch: float = 1.0, constant: float = 1.0
 ) -> Any:
-    """d B + sqrt(T) d^(3/4) log(1/delta)^(1/4) log(T/alpha) / sqrt(epsilon)."""
+    """Return d B + sqrt(T) d^(3/4) log(1/delta)^(1/4) log(T/alpha) / sqrt(epsilon)."""
     t, privacy = _private(horizon, epsilon, np.log(1 / check_between("delta", delta, 0, 1)) ** 0.25)
     return to_scalar(constant * (dim * batch + np.sqrt(t) * dim**0.75 * privacy * np.log(t / failure)))
 
@@ -105,7 +105,7 @@ def linucb_jdp_rate(
 def linucb_ldp_rate(
     *, horizon: Any, dim: int, epsilon: Any, delta: Any, failure: float, batch: float = 1.0, constant: float = 1.0
 ) -> Any:
-    """d B + T^(3/4) d^(3/4) log(1/delta)^(1/4) log(T/alpha) / sqrt(epsilon)."""
+    """Return d B + T^(3/4) d^(3/4) log(1/delta)^(1/4) log(T/alpha) / sqrt(epsilon)."""
     t, privacy = _private(horizon, epsilon, np.log(1 / check_between("delta", delta, 0, 1)) ** 0.25)
     return to_scalar(constant * (dim * batch + t**0.75 * dim**0.75 * privacy * np.log(t / failure)))
 
@@ -127,14 +127,14 @@ def linucb_sdp_amp_rate(
 def linucb_sdp_vec_rate(
     *, horizon: Any, dim: int, batch: float, epsilon: Any, delta: Any, failure: float, constant: float = 1.0
 ) -> Any:
-    """d B log T + log(d^2/delta)^(1/2) d^(3/4) T^(3/4) log T log(T/alpha) / (epsilon^(1/2) B^(1/4))."""
+    """Return d B log T + log(d^2/delta)^(1/2) d^(3/4) T^(3/4) log T log(T/alpha) / (epsilon^(1/2) B^(1/4))."""
     t, privacy = _private(horizon, epsilon, np.sqrt(np.log(dim**2 / check_between("delta", delta, 0, 1))))
     return to_scalar(constant * _batched(t, dim, batch, privacy, failure))
 
 
 @_rate("000", "Corollary B.2", holds="LinUCB-SDP-Amp, best batch; " + _ARBITRARY)
 def linucb_sdp_amp_best_rate(*, horizon: Any, dim: int, epsilon: Any, delta: Any, constant: float = 1.0) -> Any:
-    """d^(4/5) T^(3/5) epsilon^(-2/5) (log(T/delta) log(2/delta))^(1/5), other logarithms left out."""
+    """Return d^(4/5) T^(3/5) epsilon^(-2/5) (log(T/delta) log(2/delta))^(1/5), other logarithms left out."""
     t, tail = check_above("horizon", horizon, 0), check_between("delta", delta, 0, 1)
     logs = (np.log(t / tail) * np.log(2 / tail)) ** 0.2
     return to_scalar(constant * dim**0.8 * t**0.6 * check_above("epsilon", epsilon, 0) ** -0.4 * logs)
@@ -142,7 +142,7 @@ def linucb_sdp_amp_best_rate(*, horizon: Any, dim: int, epsilon: Any, delta: Any
 
 @_rate("000", "Corollary C.2", holds="LinUCB-SDP-Vec, best batch; " + _ARBITRARY)
 def linucb_sdp_vec_best_rate(*, horizon: Any, dim: int, epsilon: Any, delta: Any, constant: float = 1.0) -> Any:
-    """d^(4/5) T^(3/5) epsilon^(-2/5) log(d^2/delta)^(2/5), other logarithms left out."""
+    """Return d^(4/5) T^(3/5) epsilon^(-2/5) log(d^2/delta)^(2/5), other logarithms left out."""
     logs = np.log(dim**2 / check_between("delta", delta, 0, 1)) ** 0.4
     return to_scalar(
         constant
@@ -162,14 +162,14 @@ def linucb_sdp_fixed_rate(*, horizon: Any, epsilon: Any, delta: Any, constant: f
 
 @_rate("000", "Corollary B.3", holds="LinUCB-SDP-Amp, each report local DP; " + _ARBITRARY)
 def linucb_sdp_amp_local_rate(*, horizon: Any, dim: int, epsilon: Any, delta: Any, constant: float = 1.0) -> Any:
-    """d^(3/4) T^(3/4) log(1/delta)^(1/4) / sqrt(epsilon), epsilon and delta of the local guarantee."""
+    """Return d^(3/4) T^(3/4) log(1/delta)^(1/4) / sqrt(epsilon), epsilon and delta of the local guarantee."""
     t, privacy = _private(horizon, epsilon, np.log(1 / check_between("delta", delta, 0, 1)) ** 0.25)
     return to_scalar(constant * dim**0.75 * t**0.75 * privacy)
 
 
 @_rate("000", "Corollary C.3", holds="LinUCB-SDP-Vec, each report local DP; " + _ARBITRARY)
 def linucb_sdp_vec_local_rate(*, horizon: Any, dim: int, epsilon: Any, delta: Any, constant: float = 1.0) -> Any:
-    """d^(3/4) T^(3/4) log(d^2/delta)^(1/2) / sqrt(epsilon), epsilon and delta of the local guarantee."""
+    """Return d^(3/4) T^(3/4) log(d^2/delta)^(1/2) / sqrt(epsilon), epsilon and delta of the local guarantee."""
     t, privacy = _private(horizon, epsilon, np.sqrt(np.log(dim**2 / check_between("delta", delta, 0, 1))))
     return to_scalar(constant * dim**0.75 * t**0.75 * privacy)
 
@@ -178,7 +178,7 @@ def linucb_sdp_vec_local_rate(*, horizon: Any, dim: int, epsilon: Any, delta: An
 def linucb_sdp_amp_returning_rate(
     *, horizon: Any, dim: int, batches: float, epsilon: Any, delta: Any, failure: float, constant: float = 1.0
 ) -> Any:
-    """d T log(T)/M + sqrt(M T/epsilon) d^(3/4) log(T/delta)^(1/4) log(2/delta)^(1/2) log T log(T/alpha)."""
+    """Return d T log(T)/M + sqrt(M T/epsilon) d^(3/4) log(T/delta)^(1/4) log(2/delta)^(1/2) log T log(T/alpha)."""
     tail = check_between("delta", delta, 0, 1)
     t, privacy = _private(horizon, epsilon, np.log(2 / tail) ** 0.5)
     privacy = privacy * np.log(t / tail) ** 0.25
@@ -189,7 +189,7 @@ def linucb_sdp_amp_returning_rate(
 def linucb_sdp_vec_returning_rate(
     *, horizon: Any, dim: int, batches: float, epsilon: Any, delta: Any, failure: float, constant: float = 1.0
 ) -> Any:
-    """d T log(T)/M + sqrt(M T/epsilon) d^(3/4) log(d^2 M/delta)^(3/4) log T log(T/alpha)."""
+    """Return d T log(T)/M + sqrt(M T/epsilon) d^(3/4) log(d^2 M/delta)^(3/4) log T log(T/alpha)."""
     t, privacy = _private(horizon, epsilon, np.log(dim**2 * batches / check_between("delta", delta, 0, 1)) ** 0.75)
     return to_scalar(constant * _returning(t, dim, batches, privacy, failure))
 
@@ -198,7 +198,7 @@ def linucb_sdp_vec_returning_rate(
 def linucb_sdp_amp_returning_best_rate(
     *, horizon: Any, dim: int, epsilon: Any, delta: Any, constant: float = 1.0
 ) -> Any:
-    """d^(5/6) T^(2/3) epsilon^(-1/3) log(T/delta)^(1/2), other logarithms left out."""
+    """Return d^(5/6) T^(2/3) epsilon^(-1/3) log(T/delta)^(1/2), other logarithms left out."""
     t = check_above("horizon", horizon, 0)
     logs = np.sqrt(np.log(t / check_between("delta", delta, 0, 1)))
     return to_scalar(constant * dim ** (5 / 6) * t ** (2 / 3) * check_above("epsilon", epsilon, 0) ** (-1 / 3) * logs)
@@ -208,7 +208,7 @@ def linucb_sdp_amp_returning_best_rate(
 def linucb_sdp_vec_returning_best_rate(
     *, horizon: Any, dim: int, epsilon: Any, delta: Any, constant: float = 1.0
 ) -> Any:
-    """d^(5/6) T^(2/3) epsilon^(-1/3) log(d^2 T/delta)^(1/2), other logarithms left out."""
+    """Return d^(5/6) T^(2/3) epsilon^(-1/3) log(d^2 T/delta)^(1/2), other logarithms left out."""
     t = check_above("horizon", horizon, 0)
     logs = np.sqrt(np.log(dim**2 * t / check_between("delta", delta, 0, 1)))
     return to_scalar(constant * dim ** (5 / 6) * t ** (2 / 3) * check_above("epsilon", epsilon, 0) ** (-1 / 3) * logs)
@@ -218,7 +218,7 @@ def linucb_sdp_vec_returning_best_rate(
 def linucb_jdp_returning_rate(
     *, horizon: Any, dim: int, batches: float, epsilon: Any, delta: Any, constant: float = 1.0
 ) -> Any:
-    """d sqrt(T) + sqrt(M T/epsilon) d^(3/4) log(1/delta)^(1/4), other logarithms left out."""
+    """Return d sqrt(T) + sqrt(M T/epsilon) d^(3/4) log(1/delta)^(1/4), other logarithms left out."""
     t, privacy = _private(horizon, epsilon, np.log(1 / check_between("delta", delta, 0, 1)) ** 0.25)
     return to_scalar(constant * (dim * np.sqrt(t) + np.sqrt(batches * t) * dim**0.75 * privacy))
 
@@ -227,7 +227,7 @@ def linucb_jdp_returning_rate(
 def linucb_concurrent_rate(
     *, horizon: Any, dim: int, shufflers: int, epsilon: Any, reward_std: float = 0.5, constant: float = 1.0
 ) -> Any:
-    """k^(3/4) T^((k+1)/(2k+1)) (sigma + d) / sqrt(epsilon), logarithms left out; Corollary 5.2 is k = log T."""
+    """Return k^(3/4) T^((k+1)/(2k+1)) (sigma + d) / sqrt(epsilon), logarithms left out; Corollary 5.2 is k = log T."""
     t, privacy = _private(horizon, epsilon, 1.0)
     k = float(check_above("shufflers", shufflers, 1, strict=False))
     return to_scalar(constant * k**0.75 * t ** ((k + 1) / (2 * k + 1)) * privacy * (reward_std + dim))
@@ -235,12 +235,11 @@ def linucb_concurrent_rate(
 
 @_lower_rate("000", "introduction (Chu et al. 2011)", holds="every policy, private or not; K < infinity")
 def contextual_lower_rate(*, horizon: Any, dim: int, constant: float = 1.0) -> Any:
-    """sqrt(d T)."""
+    """Return sqrt(d T)."""
     return to_scalar(constant * np.sqrt(dim * check_above("horizon", horizon, 0)))
 
 
 def _private(horizon: Any, epsilon: Any, logs: Any) -> tuple[Floats, Floats]:
-    """T, and logs / sqrt(epsilon)."""
     return check_above("horizon", horizon, 1, strict=False), np.asarray(
         logs / np.sqrt(check_above("epsilon", epsilon, 0))
     )
@@ -253,20 +252,20 @@ def _batched(t: Floats, dim: int, batch: float, privacy: Floats, failure: float)
 
 
 def _returning(t: Floats, dim: int, batches: float, privacy: Floats, failure: float) -> Floats:
-    """d T log(T)/M + sqrt(M T) privacy d^(3/4) log T log(T/alpha)."""
+    """Return d T log(T)/M + sqrt(M T) privacy d^(3/4) log T log(T/alpha)."""
     m = check_above("batches", batches, 1, strict=False)
     slow = np.sqrt(m * t) * privacy * dim**0.75 * np.log(t) * np.log(t / check_between("failure", failure, 0, 1))
     return np.asarray(dim * t * np.log(t) / m + slow)
 
 
 def find_linucb_bounds(setting: RunSetting) -> BoundCalls:
-    """LinUCB: from above by its own radius or rate; from below what every policy pays."""
+    """Yield the bound of LinUCB's own radius, or its rate, and the lower rate of every policy."""
     yield from _linucb_upper(setting)
     yield contextual_lower_rate, {"dim": setting["dim"]}
 
 
 def _linucb_upper(setting: RunSetting) -> BoundCalls:
-    """Lemma A.2 with the set of theta that it ran with; a narrower one is outside of it."""
+    """Yield Lemma A.2 with the set of theta that ran, or a rate; a narrower set is outside of the lemma."""
     for formula, size in ((linucb_lemma, "radius"), (linucb_ellipsoid, "ellipsoid")):
         if setting.get("width", 1.0) >= 1 and size in setting:
             yield formula, {name: setting[name] for name in ("dim", "batch", size, "smallest")}
@@ -319,7 +318,7 @@ def adac_oful_proof(
     width: float = 2.0,
     reward_std: float = 1.0,
 ) -> Any:
-    """2 sqrt(1 + C) sqrt(2 d log(1 + T/(lambda d))) (beta_T sqrt(T) + sqrt(sum_t g(tau_t)^2)), at most 2 T.
+    """Return 2 sqrt(1 + C) sqrt(2 d log(1 + T/(lambda d))) (beta_T sqrt(T) + sqrt(sum_t g(tau_t)^2)), at most 2 T.
 
     beta_T = s sqrt(2 log(1/failure) + d log(1 + T/(lambda d))) + sqrt(lambda), s = `reward_std`, bounds the reward
     noise, and g(tau) = sqrt((w^2 l_T / (2 rho)) f / max(lambda, lambda + lambda_0 tau/4 - 8 L - 2 sqrt(tau L))) the
@@ -342,7 +341,7 @@ def adac_oful_proof(
 
 
 def _harmonic(horizon: float, dim: int, failure: float, ridge: float, least_eigenvalue: float, growth: float) -> float:
-    """An upper bound of sum_{t <= T} 1 / max(lambda, lambda + lambda_0 tau_t/4 - ...): blocks of rounds 1 % long."""
+    """Bound sum_{t <= T} 1 / max(lambda, lambda + lambda_0 tau_t/4 - ...) from above, by blocks of rounds 1 % long."""
     starts = np.unique(np.floor(np.geomspace(1, horizon, 2 + int(100 * math.log(max(horizon, math.e)))))).astype(float)
     lengths = np.diff(np.append(starts, horizon + 1))
     tau = np.maximum((starts - 1 + ridge) / (1 + growth) - ridge, 0.0)  # Step 5, at the block's first round
@@ -350,7 +349,7 @@ def _harmonic(horizon: float, dim: int, failure: float, ridge: float, least_eige
 
 
 def _eigenvalue(tau: Floats, dim: int, failure: float, ridge: float, least_eigenvalue: float) -> Floats:
-    """What lambda_min(V_tau) is at least, by Lemma 12 where it says anything."""
+    """Return a lower bound of lambda_min(V_tau), by Lemma 12."""
     log = np.log((tau + 3) * dim / failure)
     grown = float(check_above("least_eigenvalue", least_eigenvalue, 0)) * tau / 4 - 8 * log - 2 * np.sqrt(tau * log)
     return np.asarray(ridge + np.maximum(grown, 0.0))
@@ -358,7 +357,7 @@ def _eigenvalue(tau: Floats, dim: int, failure: float, ridge: float, least_eigen
 
 @_rate("004", "Table I (Theorem 5)", holds="AdaC-OFUL under Assumption 2, with high chance")
 def adac_oful_rate(*, horizon: Any, dim: int, rho: Any, constant: float = 1.0) -> Any:
-    """d log(T) sqrt(T) + d^2 log(T)^2 / sqrt(rho)."""
+    """Return d log(T) sqrt(T) + d^2 log(T)^2 / sqrt(rho)."""
     t = check_above("horizon", horizon, 1, strict=False)
     return to_scalar(
         constant * (dim * np.log(t) * np.sqrt(t) + dim**2 * np.log(t) ** 2 / np.sqrt(check_above("rho", rho, 0)))
@@ -367,13 +366,13 @@ def adac_oful_rate(*, horizon: Any, dim: int, rho: Any, constant: float = 1.0) -
 
 @_rate("004", "section V-B2, remark 2", holds="AdaC-OFUL with private contexts (joint DP)")
 def adac_oful_joint_rate(*, horizon: Any, rho: Any, constant: float = 1.0) -> Any:
-    """sqrt(T) + sqrt(T / rho): then privacy is not free any more."""
+    """Return sqrt(T) + sqrt(T / rho): then privacy is not free any more."""
     t = check_above("horizon", horizon, 0)
     return to_scalar(constant * (np.sqrt(t) + np.sqrt(t / check_above("rho", rho, 0))))
 
 
 def find_oful_bounds(setting: RunSetting) -> BoundCalls:
-    """RS-OFUL and AdaC-OFUL: with constants where the contexts' least eigenvalue was given, else the rate.
+    """Yield the bounds of RS-OFUL and AdaC-OFUL: with constants if the contexts' least eigenvalue was given.
 
     The theorem is for features and theta of norm at most 1; the policy gives half of `failure` to each kind of noise.
     """
@@ -397,7 +396,7 @@ def find_oful_bounds(setting: RunSetting) -> BoundCalls:
 
 
 def find_oful_joint_bounds(setting: RunSetting) -> BoundCalls:
-    """AdaC-OFUL-JDP: a rate."""
+    """Yield the rate of AdaC-OFUL-JDP."""
     yield adac_oful_joint_rate, {"rho": find_rho(setting)}
     yield contextual_lower_rate, {"dim": setting["dim"]}
 
@@ -425,14 +424,14 @@ def find_oful_joint_bounds(setting: RunSetting) -> BoundCalls:
 
 @_rate("003", "Theorem 2 of Sawarni et al. 2024", holds="RS-GLinUCB; any contexts")
 def rs_glinucb_rate(*, horizon: Any, dim: int, constant: float = 1.0) -> Any:
-    """d sqrt(T) log T."""
+    """Return d sqrt(T) log T."""
     t = check_above("horizon", horizon, 1, strict=False)
     return to_scalar(constant * dim * np.sqrt(t) * np.log(t))
 
 
 @_rate("003", "Theorem 6.2", holds="GLM-JDP, as printed; any contexts")
 def glm_jdp_rate(*, horizon: Any, dim: int, epsilon: Any, constant: float = 1.0) -> Any:
-    """d sqrt(T) log T + d^(3/4) sqrt(T/epsilon) log T (d + log T)^(1/4)."""
+    """Return d sqrt(T) log T + d^(3/4) sqrt(T/epsilon) log T (d + log T)^(1/4)."""
     t, e = check_above("horizon", horizon, 1, strict=False), check_above("epsilon", epsilon, 0)
     log = np.log(t)
     private = dim**0.75 * np.sqrt(t / e) * log * (dim + log) ** 0.25
@@ -441,7 +440,7 @@ def glm_jdp_rate(*, horizon: Any, dim: int, epsilon: Any, constant: float = 1.0)
 
 @_rate("003", "Theorem 5.1", holds="GLM-SDP, as printed; contexts of one law")
 def glm_sdp_rate(*, horizon: Any, dim: int, epsilon: Any, constant: float = 1.0) -> Any:
-    """d^(3/2) sqrt(T log T) max(1, 1/sqrt(epsilon))."""
+    """Return d^(3/2) sqrt(T log T) max(1, 1/sqrt(epsilon))."""
     t, e = check_above("horizon", horizon, 1, strict=False), check_above("epsilon", epsilon, 0)
     return to_scalar(constant * dim**1.5 * np.sqrt(t * np.log(t)) * np.maximum(1.0, 1 / np.sqrt(e)))
 
@@ -452,7 +451,7 @@ def glm_sdp_rate(*, horizon: Any, dim: int, epsilon: Any, constant: float = 1.0)
     holds="any policy with differentially private rewards; worst public contexts with K arms",
 )
 def glm_lower_rate(*, horizon: Any, dim: int, n_arms: Any, epsilon: Any, constant: float = 1.0) -> Any:
-    """sqrt(d T min(d, log2 K)) + min(T, d/epsilon).
+    """Return sqrt(d T min(d, log2 K)) + min(T, d/epsilon).
 
     Parameters
     ----------
@@ -481,18 +480,18 @@ def glm_lower_rate(*, horizon: Any, dim: int, n_arms: Any, epsilon: Any, constan
 
 
 def find_rs_glinucb_bounds(setting: RunSetting) -> BoundCalls:
-    """RS-GLinUCB: a rate."""
+    """Yield the rate of RS-GLinUCB."""
     yield rs_glinucb_rate, {"dim": setting["dim"]}
 
 
 def find_glm_jdp_bounds(setting: RunSetting) -> BoundCalls:
-    """GLM-JDP: rates."""
+    """Yield the rates of GLM-JDP."""
     yield glm_jdp_rate, (private := {"dim": setting["dim"], "epsilon": setting["epsilon"]})
     yield from _find_lower_rate(setting, private)
 
 
 def find_glm_sdp_bounds(setting: RunSetting) -> BoundCalls:
-    """GLM-SDP: rates."""
+    """Yield the rates of GLM-SDP."""
     yield glm_sdp_rate, (private := {"dim": setting["dim"], "epsilon": setting["epsilon"]})
     yield from _find_lower_rate(setting, private)
 

@@ -18,14 +18,11 @@ from bandanna.numeric.linalg import upper_triangle
 from bandanna.storage.encoding import stored_as
 from bandanna.types import Floats
 
-# Coordinates of arms in their own span: nothing else can be learned from playing them, and nothing else is needed.
-
-
 _RELATIVE = 1e-10  # singular values below this share of the largest are rounding errors
 
 
 def check_arms_matrix(arms: ArrayLike) -> Floats:
-    """Arms as finite numbers, one per row, at least one of them not zero; or an error that says what is wrong."""
+    """Return arms as finite numbers, one arm per row, or refuse them."""
     rows = read_real_array("arms", arms)
     if rows.ndim != 2 or not rows.size:
         raise InvalidArgument("arms", ValueSummary.of(rows), "an array of shape (K, d) with K, d >= 1")
@@ -38,7 +35,7 @@ def check_arms_matrix(arms: ArrayLike) -> Floats:
 
 
 def check_unit_ball(name: str, rows: Floats) -> Floats:
-    """Vectors of norm at most 1, one per row, or an error that names the longest."""
+    """Return vectors of norm at most 1, one per row, or name the longest."""
     norms = np.linalg.norm(rows, axis=1)
     if np.any(norms > 1 + 1e-9):
         place = int(np.argmax(norms))
@@ -47,7 +44,7 @@ def check_unit_ball(name: str, rows: Floats) -> Floats:
 
 
 def span_coordinates(arms: ArrayLike) -> Floats:
-    """Whitened coordinates of K arms in their span of r dimensions: (K, d) -> (K, r) with Z^T Z = I.
+    """Return whitened coordinates of K arms in their span of r dimensions: (K, d) -> (K, r) with Z^T Z = I.
 
     X = Z S W^T is the singular value decomposition without its zeros; Z is X in the basis S W^T of the span. Designs,
     leverages x^T V^{-1} b and least-squares predictions do not depend on the basis, and this one is the best
@@ -63,11 +60,9 @@ def span_coordinates(arms: ArrayLike) -> Floats:
     return np.ascontiguousarray(left[:, values > _RELATIVE * values[0]])
 
 
-# Epsilon-nets: a finite set of actions in place of an infinite one (remark 3.1 of paper 001).
-#
-# A net of radius h leaves every action within h of one of its own, so with |theta| <= S the best action of the net
-# loses at most h S a round. A greedy net is a packing too: its points are farther than h from each other, so a set in
-# the unit ball of d dimensions has one of at most (1 + 2/h)^d points, which is at most (3/h)^d for h <= 1.
+# Epsilon-nets: a finite set of actions in place of an infinite one (remark 3.1 of [001]). With |theta| <= S the best
+# action of a net of radius h loses at most h S in a round. A greedy net of the unit ball has at most (1 + 2/h)^d
+# points.
 
 
 _MOST = 2_000_000  # points of a lattice
@@ -75,7 +70,7 @@ _SHARE = 0.25  # of the radius, for the lattice that is thinned out
 
 
 def epsilon_net(points: ArrayLike, *, radius: float) -> Floats:
-    """Some of the points, such that each point is within `radius` of one of them: (n, d) -> (m, d).
+    """Return some of the points, such that each point is within `radius` of one of them: (n, d) -> (m, d).
 
     Farthest point first (Gonzalez 1985). For an infinite set give a sample so dense that it covers the set within h':
     then the net covers the set within radius + h'.
@@ -93,7 +88,7 @@ def epsilon_net(points: ArrayLike, *, radius: float) -> Floats:
 
 
 def ball_net(dim: int, *, radius: float) -> Floats:
-    """A net of the unit ball of `dim` dimensions, inside the ball, on at most (1 + 8/(3 radius))^dim points.
+    """Return a net of the unit ball, inside the ball, of at most (1 + 8/(3 radius))^dim points.
 
     A lattice that covers the ball within radius/4, moved into the ball and thinned out to 3/4 of the radius.
     """
@@ -119,17 +114,12 @@ def _squared(rows: Floats, centre: Floats) -> Floats:
     return np.asarray(np.einsum("ij,ij->i", away, away))
 
 
-# Fewer arms for the same design matrix, after Caratheodory: r(r+1)/2 of them always suffice.
-
-
 def prune_design(z: Floats, weights: Floats) -> Floats:
-    """Weights with the same V(pi), up to a factor that only raises it, on at most r(r+1)/2 arms: (K, r), (K,) -> (K,).
+    """Return weights with the same V(pi), up to a factor >= 1, on at most r(r+1)/2 arms: (K, r), (K,) -> (K,).
 
-    The entries of V(pi) are r(r+1)/2 equations for the weights, so with more arms there are directions in which the
-    weights can move without changing V. One moves along one of them, its sum not negative, until the first weight is
-    used up, and goes on in the directions that leave that arm alone. The sum of the weights can only fall: scaled back
-    to 1 they raise V, that is lower g. Which direction, which way and which arm is told apart from its like by the
-    order of the arms, not by rounding: machines agree.
+    Caratheodory: with more arms there are directions in which the weights can move without changing V. Move along one
+    of them, its sum not negative, until the first weight is used up; the sum of the weights only falls, so scaling it
+    back to 1 raises V. Ties are broken by the order of the arms, not by rounding, so that machines agree.
     """
     rows, columns = upper_triangle(z.shape[1])
     held = np.flatnonzero(weights > 0)
@@ -155,28 +145,16 @@ def prune_design(z: Floats, weights: Floats) -> Floats:
 
 
 def _remove_direction(basis: Floats, row: Floats) -> Floats:
-    """An orthonormal basis of those combinations of an orthonormal one in which this row is 0 (Householder)."""
     mirror = row / np.linalg.norm(row)
     mirror[0] += 1.0 if mirror[0] >= 0 else -1.0
     return np.asarray(basis - np.outer(basis @ mirror, mirror / abs(mirror[0])))[:, 1:]
 
 
-# G-optimal designs: the distribution over arms whose least-squares estimate is least uncertain for every arm.
-#
-#     V(pi) = sum_x pi(x) x x^T,     g(pi) = max_x |x|^2_{V(pi)^{-1}},     min g = r, the dimension of the span
-#
-# Minimising g is maximising log det V (Kiefer and Wolfowitz 1960). Start: r arms, one for each of r orthogonal
-# directions, each the farthest along it (Kumar and Yildirim 2005, with the longest residual as direction). Steps: mass
-# towards the arm with the largest |x|^2 (Fedorov 1972, Wynn 1970) and, for the optimal design, away from the one with
-# the smallest (Atwood 1973; linear convergence),
-#
-#     pi <- (1 - t) pi + t e_x,     t = (|x|^2/r - 1) / (|x|^2 - 1)  the exact line search, in either direction,
-#
-# with V^{-1} and all |x|^2 updated by the rank-one formula. At the end g is computed anew: it is a certificate, not an
-# estimate.
-#
-# References: Lattimore, Szepesvari and Weisz 2020, Prop. 3.7 (near-optimal, small support); Todd 2016, Minimum-volume
-# ellipsoids, chapter 3.
+# G-optimal designs: minimising g is maximising log det V (Kiefer and Wolfowitz 1960). Start: r arms, each the farthest
+# along one of r orthogonal directions (Kumar and Yildirim 2005). Steps: mass towards the arm with the largest |x|^2
+# (Fedorov 1972, Wynn 1970) and, for the optimal design, away from the smallest (Atwood 1973), pi <- (1 - t) pi + t e_x
+# with the exact line search t = (|x|^2/r - 1) / (|x|^2 - 1). Reference: Lattimore, Szepesvari and Weisz 2020, Prop.
+# 3.7.
 
 
 _REFRESH = 50  # steps after which the rank-one updates begin anew
@@ -188,9 +166,16 @@ _TIED = 1e-9  # shares of the largest: more than rounding, less than any differe
 @stored_as("Design")
 @dataclass(frozen=True, kw_only=True)
 class Design:
-    """`weights` on the arms `support`; `g` is max_x |x|^2_{V^{-1}} over all arms of the set, of span `rank`.
+    """A distribution over arms for which g(pi) = max_x |x|^2_{V(pi)^{-1}} is small, V(pi) = sum_x pi(x) x x^T.
 
-    `coordinates` are those of all arms in their span, as `span_coordinates` gives them.
+    Attributes
+    ----------
+    support, weights
+        Indices of the arms with a positive weight, and the weights.
+    g, rank
+        g(pi), computed anew at the end, and the dimension of the span, which is the least possible g.
+    coordinates
+        All arms in their span, as `span_coordinates` gives them.
     """
 
     support: NDArray[np.int64]  # (s,): places in the set, increasing
@@ -200,7 +185,7 @@ class Design:
     coordinates: Floats = field(repr=False)  # (K, r)
 
     def plays(self, total: float) -> NDArray[np.int64]:
-        """ceil(total pi(x)) for every arm of the support."""
+        """Return ceil(total pi(x)) for every arm of the support."""
         return np.ceil(total * self.weights * (1 - 1e-12)).astype(np.int64)
 
 
@@ -211,7 +196,7 @@ def support_limit(dim: int) -> int:
 
 
 def near_optimal_design(arms: ArrayLike, *, factor: float = 2.0) -> Design:
-    """g <= `factor` r, on at most `support_limit(r)` arms for factor = 2: few arms, most of them by the start alone."""
+    """Return a design of g <= `factor` r, on at most `support_limit(r)` arms for factor = 2."""
     if not factor > 1:
         raise InvalidArgument("factor", factor, "a number > 1")
     z = span_coordinates(arms)  # (K, r)
@@ -220,7 +205,7 @@ def near_optimal_design(arms: ArrayLike, *, factor: float = 2.0) -> Design:
 
 
 def optimal_design(arms: ArrayLike, *, tolerance: float = 1e-3) -> Design:
-    """g <= (1 + `tolerance`) r, on at most r(r+1)/2 arms."""
+    """Return a design of g <= (1 + `tolerance`) r, on at most r(r+1)/2 arms."""
     validation.positive("tolerance", tolerance)
     z = span_coordinates(arms)
     weights = _improve_weights(z, _start(z), target=(1 + 0.99 * tolerance) * z.shape[1], away=True)
@@ -228,7 +213,7 @@ def optimal_design(arms: ArrayLike, *, tolerance: float = 1e-3) -> Design:
 
 
 def find_cached_design(find: Callable[[Floats], Design], arms: Floats) -> Design:
-    """find(arms), once for these numbers where they are few: runs and horizons that have the same arms query again."""
+    """Return find(arms), from a cache where there are few numbers."""
     if arms.size > _FEW:
         return find(arms)
     return _find_design(find, arms.shape, np.ascontiguousarray(arms).tobytes())
@@ -243,7 +228,7 @@ def _find_design(find: Callable[[Floats], Design], shape: tuple[int, ...], numbe
 
 
 def _start(z: Floats) -> Floats:
-    """Equal weights on r arms: each the farthest from the span of those before it; (K, r) -> (K,)."""
+    """Return equal weights on r arms, each the farthest from the span of those before it: (K, r) -> (K,)."""
     rest, chosen = z.copy(), []
     for _ in range(z.shape[1]):
         chosen.append(_largest(np.einsum("ij,ij->i", rest, rest)))
@@ -255,7 +240,7 @@ def _start(z: Floats) -> Floats:
 
 
 def _improve_weights(z: Floats, weights: Floats, *, target: float, away: bool) -> Floats:
-    """Fedorov-Wynn steps until g <= target; with `away`, also steps that take mass from the least useful arm."""
+    """Make Fedorov-Wynn steps until g <= target; with `away`, also away from the least useful arm."""
     r = z.shape[1]
     for step in range(_STEPS):
         if step % _REFRESH == 0:
@@ -285,12 +270,12 @@ def _improve_weights(z: Floats, weights: Floats, *, target: float, away: bool) -
 
 
 def _largest(values: Floats) -> int:
-    """The first of those that are the largest up to rounding: arms of one length are tied on every machine."""
+    """Return the first of those that are the largest up to rounding, so that machines agree."""
     return int(np.argmax(values >= (1 - _TIED) * values.max()))
 
 
 def _line_search(square: float, r: int, weight: float) -> float:
-    """The step along e_x that maximises log det V; away from x at most so far that its weight is used up."""
+    """Return the step along e_x that maximises log det V; away from x at most as far as its weight."""
     if r == 1 or square <= 1 + 1e-12:
         best = 1.0 - 1e-12 if square > r else -math.inf
     else:

@@ -48,281 +48,30 @@ from bandanna.protocols.spherical_cap import LocalUnit
 from bandanna.storage.encoding import stored_as
 from bandanna.types import Floats, Ints
 
-# How the clients' averages of one phase reach the server: a protocol for every trust model, and one promise for all.
-#
-# An average per played action, in [-B, B]: the report of a client is a point of the box [-B, B]^s, of l2 diameter 2 B
-# sqrt s and l1 diameter 2 B s. Clients are fresh in every phase, so each is in one release, and the promise to each is
-# that of the phase with the largest price: `promise` states it in advance, and no protocol is opened that the
-# accountant does not find within it.
-#
-#     model      protocol                                    noise on the mean of U clients
-#     none       clear                                       -
-#     central    Gaussian; discrete Laplace for delta = 0    2 B sqrt s / (mu U);  scale 2 B s / (epsilon U)
-#     local      Gaussian on every report                    2 B sqrt s / (mu sqrt U)
-#                a random direction for every report         `LocalUnit.std_along(U) / U` at most, in every direction
-#     shuffle    binomial vector sum                         within 2 % of the central one
-#
-# In the local model `choose_local_protocol` takes the one of less noise, by public numbers only; a direction needs two
-# actions or more, so phases with one action have Gaussian reports.
-#
-# Reference: Li, Zhou and Ji 2024 [001], section IV; derivations in docs/appendix/proofs.md.
-
-
 PROTECTS = "a client's local rewards"
 
 _DIRECTIONS = "a random direction from every client, or a noisy average in phases with one action"
 _ROOM = 1e-3  # phases of other sizes may cost so much more than those at the ends
-
-
-def check_phase_privacy(privacy: Privacy) -> Privacy:
-    """A promise that phases can keep, or an error that says what is missing."""
-    if privacy.model == "shuffle" and privacy.protocol != "binomial":
-        raise InvalidBudget("privacy", privacy, 'bd.shuffle(..., protocol="binomial")')
-    if privacy.participations != 1:
-        raise InvalidBudget("participations", privacy.participations, "1", "Every phase has new clients")
-    if privacy.noisy and privacy.pure and (privacy.model != "central" or privacy.calibration == "paper"):
-        raise InvalidBudget("delta", 0.0, "a number in (0, 1)", "Only bd.central with tight noise can have delta = 0")
-    return privacy
-
-
-def choose_local_protocol(privacy: Privacy, *, most_actions: int, bound: float) -> Privacy:
-    """Choose how clients report in the local model, where the user left it open ("default" or "auto").
-
-    Random directions, if their largest standard deviation in any direction (`std_along`) is below that of Gaussian
-    reports in phases of `most_actions` actions; else Gaussian reports, as in [001]. Printed noise is Gaussian.
-
-    Parameters
-    ----------
-    privacy : Privacy
-        What is promised; other models than the local one are returned as they are.
-    most_actions : int
-        Most actions that a phase can have.
-    bound : float
-        B: averages are in [-B, B].
-
-    Returns
-    -------
-    Privacy
-        The same, with protocol "gaussian" or "unit".
-    """
-    if privacy.model != "local" or not privacy.noisy or privacy.protocol not in ("default", "auto"):
-        return privacy
-    gaussian = replace(privacy, protocol="gaussian")
-    if privacy.calibration == "paper" or privacy.budget is None:
-        return gaussian
-    domain = Box(dim=most_actions, low=-bound, high=bound)
-    try:
-        unit = LocalUnit.calibrate(domain=domain, budget=privacy.budget)
-    except (CalibrationError, InvalidArgument):  # no directions of so few or so many numbers, or so small an epsilon
-        return gaussian
-    less = unit.std_along(1) < protocol_for(gaussian, domain, 1).std(1)
-    return replace(privacy, protocol="unit") if less else gaussian
-
-
-def phase_protocol_for(privacy: Privacy, *, actions: int, clients: int, bound: float) -> BatchProtocol:
-    """The calibrated protocol for reports of `actions` averages in [-bound, bound]."""
-    domain = Box(dim=actions, low=-bound, high=bound)
-    if actions == 1 and privacy.protocol == "unit":
-        return protocol_for(replace(privacy, protocol="gaussian"), domain, clients)
-    if privacy.model != "shuffle":
-        return protocol_for(privacy, domain, clients)
-    with warnings.catch_warnings():  # messages are counted in every result
-        warnings.simplefilter("ignore", CommunicationWarning)
-        return protocol_for(privacy, domain, clients, quick=True)
-
-
-@lru_cache(maxsize=256)
-def compute_promised_guarantee(privacy: Privacy, *, most_actions: int, most_clients: int, bound: float) -> Guarantee:
-    """What every client is promised, whatever phase it is in and however many actions that has.
-
-    Tight noise: the budget's numbers. Printed noise: the largest epsilon of the smallest and the largest phase that can
-    come. rho is that of these phases too. The accountant confirms all of it for each protocol before it runs. Lattice
-    and coins of a phase depend on its clients and actions in no simple order, so nothing is promised against the
-    shuffler itself; `exposed` is what it can tell in some phase.
-    """
-    printed = privacy.calibration == "paper"
-    ends = printed or privacy.protocol == "unit"  # phases with one action are priced otherwise
-    found = [
-        phase_protocol_for(privacy, actions=actions, clients=max(2, clients), bound=bound).guarantee
-        for clients in ({2, most_clients} if printed else {most_clients})
-        for actions in ({1, most_actions} if ends else {most_actions})
-    ]
-    stated = max(found, key=lambda each: each.exposed)
-    epsilon, delta = max(each.epsilon for each in found), max(each.delta for each in found)
-    rho = max(each.rho for each in found) * (1 + _ROOM)
-    if not printed and isinstance(privacy.budget, ApproxDP | PureDP) and privacy.noisy:
-        epsilon = privacy.budget.epsilon
-    else:
-        epsilon *= 1 + _ROOM
-    if not printed and isinstance(privacy.budget, ZCDP):
-        rho = privacy.budget.rho
-    observers = _observers(privacy)
-    promised = replace(stated, epsilon=epsilon, delta=delta, rho=rho, protects=PROTECTS)
-    return replace(promised, observers=observers, shuffler=None)
-
-
-def check_promise(protocol: BatchProtocol, privacy: Privacy, promised: Guarantee) -> None:
-    """An error unless the accountant finds the protocol within what was promised."""
-    if not privacy.noisy or privacy.budget is None:
-        return
-    stated = ApproxDP(epsilon=max(promised.epsilon, sys.float_info.min), delta=promised.delta)
-    kept = accountant.satisfies(protocol.event, stated) and accountant.rho(protocol.event) <= promised.rho
-    if not kept or (privacy.calibration == "tight" and not accountant.satisfies(protocol.event, privacy.budget)):
-        raise CalibrationError(f"{protocol.name} for {protocol.domain} is not within the promise: {promised}")
-
-
-def _observers(privacy: Privacy) -> tuple[tuple[str, str], ...]:
-    everybody = ("the public", "the chosen arms")
-    return {
-        "none": (("the server", "every client's averages"), everybody),
-        "central": (
-            ("the trusted server", "every client's averages"),
-            ("the public", "noisy sums, and the chosen arms"),
-        ),
-        "local": (
-            ("the server", _DIRECTIONS if privacy.protocol == "unit" else "every client's noisy averages"),
-            everybody,
-        ),
-        "shuffle": (
-            ("the shuffler", describe_shuffler_view(privacy.noise, "counts", "averages", who="client")),
-            ("the server and the public", "the totals of a phase, and the chosen arms"),
-        ),
-    }[privacy.model]
-
-
-# How wrong the estimated value of an action can be after a phase, from the design and the noise that were really used.
-#
-# The estimate of action b is sum_x c_bx m_x, m_x the mean report on the played action x and c = gain of least squares.
-# Its error has three independent parts: rewards, who the clients are, and noise,
-#
-#     v_b = tau^2/U sum_x c_bx^2/T(x) + sigma^2 |b|^2/U + s^2 sum_x c_bx^2,      W = max_b sqrt(2 v_b log(1/beta)),
-#
-# a sub-Gaussian sum, since sum_x c_bx x = b. Laplace noise of scale l is not sub-Gaussian; by Chernoff's bound
-#
-#     W = max_b min_t (log(1/beta) + t^2 v_b/2 + n_b f(t a_b)) / t,   f(y) = -log(1 - y^2),
-#
-# with a_b = l max_x |c_bx| and n_b = l^2 sum_x c_bx^2 / a_b^2 (f is convex in y^2: equal terms are the worst case). The
-# estimate from a random direction u is (r/m) u. Its noise along c_b depends on the report: `std` is the mean over all
-# directions, and only `std_along` bounds it for every report. With a = (r/m) |c_b|, Y = (r/m) <u, c_b> <= a and E Y^2
-# <= (std_along |c_b|)^2, so log E exp(t (Y - E Y)) <= E Y^2 (exp(t a) - 1 - t a) / a^2 (Bennett), and
-#
-#     W = max_b min_t (log(1/beta) + t^2 v_b/2 + n (exp(t a_b) - 1 - t a_b)) / t,
-#
-# a_b = a/U, n = U (std_along m/r)^2. For many clients this is sqrt(2 (v_b + std_along^2 |c_b|^2/U) log(1/beta)); for
-# few it is wider, because directions of few clients are not Gaussian: the left tail of <u, c> can be heavier. As
-# printed, for d features and phase parameter h: W = (sqrt(2 d tau^2/(U h)) + sigma/sqrt U + 2 s sqrt(S d)) sqrt(2
-# log(1/beta)), S = 4 d log log d + 16.
-#
-# Symbols: U `clients`, T `plays`, tau `noise`, s std of the noise on a mean, beta `failure`, t multiplier, r radius of
-# the reports' ball, m `lean` of a direction.
-# Reference: Li, Zhou and Ji 2024 [001], (3) and Theorem 5.2. Deviation: three variances instead of three widths.
-
-
-@dataclass(frozen=True, kw_only=True)
-class Uncertainty:
-    """What a phase knows of its errors; K active actions, s of them played."""
-
-    gain: Floats  # (K, s): c
-    plays: NDArray[np.int64]  # (s,)
-    lengths: Floats  # (K,): |b|
-    played: Floats  # (s,): |x|
-    clients: int
-    sigma: float
-    noise: float
-
-    def averaged(self) -> Floats:
-        """v_b without privacy, (K,): every client plays all actions and reports averages."""
-        rewards = self.noise**2 * np.sum(self.gain**2 / self.plays, axis=1)
-        return np.asarray((rewards + self.sigma**2 * self.lengths**2) / self.clients)
-
-    def one_by_one(self) -> Floats:
-        """v_b where every round has a client of its own: client and reward are one noise."""
-        return np.asarray(np.sum(self.gain**2 / self.plays * (self.noise**2 + self.sigma**2 * self.played**2), axis=1))
-
-
-def exact_width(known: Uncertainty, protocol: BatchProtocol, log: float) -> float:
-    """W from the noise of the protocol; `log` is log(1/beta)."""
-    variances = known.averaged()
-    squares = np.sum(known.gain**2, axis=1)
-    if protocol.laplace:
-        scale = math.prod(protocol.laplace) / known.clients
-        peaks = scale * np.maximum(np.max(np.abs(known.gain), axis=1), 1e-100)  # the action 0 has no error at all
-        return _laplace_width(variances, peaks, scale**2 * squares / peaks**2, log)
-    if isinstance(protocol, LocalUnit):
-        peaks = protocol.length * np.maximum(np.sqrt(squares), 1e-100) / known.clients  # a_b
-        terms = known.clients * (protocol.std_along(1) / protocol.length) ** 2
-        return _direction_width(variances, peaks, terms, log)
-    std = protocol.std(known.clients) / known.clients
-    return math.sqrt(2 * float(np.max(variances + std**2 * squares)) * log)
-
-
-def _laplace_width(variances: Floats, peaks: Floats, terms: Floats, log: float) -> float:
-    shares = np.linspace(0.02, 0.98, 49)  # t a_b
-    t = shares / peaks[:, None]  # (K, 49)
-    widths = (log + t**2 * variances[:, None] / 2 - terms[:, None] * np.log1p(-(shares**2))) / t
-    return float(np.max(widths.min(axis=1)))
-
-
-def _direction_width(variances: Floats, peaks: Floats, terms: float, log: float) -> float:
-    """Bennett's bound on a grid of multipliers t: each gives a valid width; the best has y = t a_b <= `most`."""
-    most = np.sqrt(2 * log / (terms + variances / peaks**2))  # (K,): the best y if exp(y) were 1 + y + y^2/2
-    y = most[:, None] * np.geomspace(0.01, 1.0, 129)  # (K, 129)
-    t = y / peaks[:, None]
-    widths = (log + t**2 * variances[:, None] / 2 + terms * (np.expm1(y) - y)) / t
-    return float(np.max(widths.min(axis=1)))
-
-
-def printed_support(dim: int) -> float:
-    """S = 4 d log log d + 16, as printed: not rounded, and below 16 for d = 2."""
-    return 4 * dim * math.log(math.log(dim)) + 16
-
-
-def printed_width(known: Uncertainty, protocol: BatchProtocol, log: float, *, dim: int, scale: float) -> float:
-    """W as printed; `scale` is h."""
-    std = protocol.std(known.clients) / known.clients
-    private = 2 * std * math.sqrt(printed_support(dim) * dim) if std else 0.0  # [001, Thm 5.2]
-    rewards = known.noise * math.sqrt(2 * dim / (known.clients * scale))
-    return (rewards + known.sigma / math.sqrt(known.clients) + private) * math.sqrt(2 * log)  # [001, (3)]
-
-
-# Phased elimination with fresh clients in every phase: DPE and its private forms, DP-DPE.
-#
-# Phase l, h_l = 2^l, over the actions that may still be the best:
-#
-#     pi_l      near-G-optimal design of the active actions, in their span; x is played T_l(x) = ceil(h_l pi_l(x))
-#     times
-#     clients   ceil(2^{alpha l}) of them, each reports its average reward of every played action, privately
-#     estimate  V_l = sum_x T_l(x) x x^T,   theta_l = V_l^{-1} sum_x T_l(x) x y_l(x)
-#     leave     x with max_b <theta_l, b - x> > 2 W_l
-#
-# A phase that the horizon cuts short is not released. Symbols: alpha `alpha`, sigma `sigma`, B `bound`, beta `failure`.
-# Privacy: a client is in one phase and sends one report; see `promise`. Reference: Li, Zhou and Ji 2024 [001],
-# Algorithm 1. Deviations: W_l from the design and noise in use (`confidence="exact"`); tight noise; local reports may
-# be random directions; for delta = 0 the Laplace noise is discrete.
-
-
 _ALGORITHM_DEFAULTS: dict[str, Any] = {"paper": "001", "protects": "local rewards"}
 _APPROX = ("epsilon", "delta", "calibration")
+_DESIGNS: dict[str, Callable[[Floats], Design]] = {"near": near_optimal_design, "optimal": optimal_design}
 _MOST_CLIENTS = 62  # log2: numbers of clients are 64-bit integers
 
 
 @stored_as("PhasedEliminationState")
 @dataclass(frozen=True, kw_only=True)
 class PhasedEliminationState:
-    """Of one run: the actions, which of them may still be the best, and the number of the next phase.
-
-    There are no replicate axes: different runs have different actions left.
-    """
+    """One run: the actions, the ones that may still be the best, and the number of the next phase."""
 
     arms: Floats  # (K, d)
-    active: Ints  # places of the actions that are left, increasing
+    active: Ints  # indices of the actions that are left, increasing
     number: int = 1  # l
     design: Design | None = None  # of the active actions, where it is known from the phase before
 
 
 @dataclass(frozen=True, kw_only=True)
 class Phase(AssignedArms):
-    """What is done in one phase: `arms` are the places of the played actions, (s,), and `plays` is T_l."""
+    """One phase: `arms` are the indices of the played actions, (s,), and `plays` is T_l."""
 
     gain: Floats  # (active, s): least-squares estimates of the active actions are gain @ averages
     design: Design | None  # None: nothing but the action 0 is left
@@ -334,7 +83,7 @@ class Phase(AssignedArms):
 
     @property
     def answers(self) -> int:
-        """How many people answer: the clients, or one for every round."""
+        """Number of reports: one for each client, or for each round."""
         return int(self.plays.sum()) if self.clients is None else self.clients
 
 
@@ -359,7 +108,7 @@ class Phase(AssignedArms):
 @stored_as("PhasedElimination")
 @dataclass(frozen=True, kw_only=True)
 class PhasedElimination(Policy[PhasedEliminationState]):
-    """Phased elimination over a finite set of actions with `dim` features, for `horizon` rounds.
+    """Phased elimination over a finite set of actions with fresh clients in every phase: DPE and its private forms.
 
     1. The server takes a near-G-optimal design pi of the active actions: x is played T(x) = ceil(2^l pi(x)) times by
        each of ceil(2^{alpha l}) clients (`episode`).
@@ -367,19 +116,38 @@ class PhasedElimination(Policy[PhasedEliminationState]):
     3. The server queries the sum, fits theta by least squares, and drops the actions whose value is more than twice the
        width below the largest (`learn`).
 
-    privacy     `bd.none()`, `bd.central(...)` (with delta=0.0: pure, by discrete Laplace noise), `bd.local(...)`,
-                `bd.shuffle(...)`; local reports are random directions where these have less noise than Gaussian
-                ones (`choose_local_protocol`), unless `protocol` or `confidence="paper"` says otherwise
-    alpha       phase l has ceil(2^{alpha l}) clients: more clients, less regret, more communication
-    clients     a fixed number of clients in every phase instead (DPE-FixedU)
-    per_round   every round has a client of its own, who reports one reward in the clear (PE)
-    sigma       how far clients are from the global model; 0: all are alike
-    noise       sub-Gaussian constant of a local reward, B for rewards in [-B, B]
-    bound       B: reports are clipped to [-B, B]; the privacy noise scales with it
-    failure     probability with which a width may fail, per action and phase; None: 1/(K T)
-    confidence  "exact": widths of the design and noise in use; "paper": as printed
-    width       multiplier of the width: 1 is the theorem; privacy does not depend on it
-    design      "near": few actions, g <= 2d; "optimal": g <= 1.001 d, up to d(d+1)/2 actions
+    A phase that the horizon cuts short is not released. Reference: Li, Zhou and Ji 2024 [001], Algorithm 1. Deviations:
+    widths from the design and noise in use; tight noise; local reports may be random directions; for delta = 0 the
+    Laplace noise is discrete.
+
+    Parameters
+    ----------
+    dim, horizon
+        Features of an action, and number of rounds.
+    privacy
+        `bd.none()`, `bd.central(...)` (with delta=0.0: pure, by discrete Laplace noise), `bd.local(...)` or
+        `bd.shuffle(...)`. Local reports are random directions where these have less noise than Gaussian reports
+        (`choose_local_protocol`), unless `protocol` or `confidence="paper"` says otherwise.
+    alpha
+        Phase l has ceil(2^{alpha l}) clients: more clients, less regret, more communication.
+    clients
+        A fixed number of clients in every phase instead (DPE-FixedU).
+    per_round
+        Every round has a client of its own, who reports one reward in the clear (PE).
+    sigma
+        Standard deviation of clients from the global model; 0: all are alike.
+    noise
+        Sub-Gaussian constant of a local reward.
+    bound
+        B: reports are clipped to [-B, B]. The privacy noise scales with it.
+    failure
+        Probability with which a width may fail, per action and phase. None: 1/(K T).
+    confidence
+        "exact": widths of the design and noise in use. "paper": as printed.
+    width
+        Factor of the width; 1 is the theorem. Privacy does not depend on it.
+    design
+        "near": few actions, g <= 2d. "optimal": g <= 1.001 d, up to d(d+1)/2 actions.
     """
 
     trusts = ("none", "central", "local", "shuffle")
@@ -466,7 +234,7 @@ class PhasedElimination(Policy[PhasedEliminationState]):
             raise InvalidArgument("per_round", True, "False with privacy", "Single rewards are sent without noise")
 
     def _check_printed(self) -> None:
-        """Refuse what the printed width of private phases does not cover."""
+        """Refuse arguments that the printed width does not cover."""
         if self.privacy.model == "local" and self.privacy.protocol in ("unit", "auto"):
             hint = 'The printed width is that of Gaussian reports: use bd.local(protocol="gaussian")'
             raise InvalidArgument("confidence", self.confidence, '"exact"', hint)
@@ -475,19 +243,19 @@ class PhasedElimination(Policy[PhasedEliminationState]):
             raise OutsideTheorem("dim", self.dim, 'at least 2 with confidence="paper"', hint)
 
     def count_clients(self, number: int) -> int:
-        """|U_l| = ceil(2^{alpha l}); not of a policy with a client for every round."""
+        """Return |U_l| = ceil(2^{alpha l}); not of a policy with a client for every round."""
         if self.clients is not None:
             return self.clients
         return max(2, math.ceil(2 ** (self.alpha * number) * (1 - 1e-12)))
 
     @property
     def phases(self) -> int:
-        """Most phases that the horizon can complete: each has at least 2^l rounds."""
+        """Largest number of phases that the horizon can complete: each has at least 2^l rounds."""
         return max(0, (self.horizon + 2).bit_length() - 2)
 
     @property
     def clients_needed(self) -> int:
-        """Most clients that the schedule can query, each once: what a population must have."""
+        """Largest number of clients of the schedule, each in one phase: the population must have as many."""
         if self.per_round:
             return self.horizon
         return sum(self.count_clients(number) for number in range(1, self.phases + 1))
@@ -501,7 +269,7 @@ class PhasedElimination(Policy[PhasedEliminationState]):
 
     @cached_property
     def reports(self) -> Privacy:
-        """`privacy`, with the protocol of local reports that was chosen."""
+        """`privacy` with the chosen protocol of local reports."""
         if self.confidence == "paper":
             return self.privacy.with_default_protocol("gaussian")
         return choose_local_protocol(self.privacy, most_actions=self._most_actions, bound=self.bound)
@@ -517,7 +285,7 @@ class PhasedElimination(Policy[PhasedEliminationState]):
         return PhasedEliminationState(arms=rows, active=np.arange(len(rows)))
 
     def protocol(self, phase: Phase) -> BatchProtocol:
-        """How the phase's reports are collected, confirmed to be within the guarantee."""
+        """Return the protocol of a phase, confirmed to be within the guarantee."""
         size = len(phase.arms), phase.answers
         if size not in self._confirmed:
             protocol = phase_protocol_for(self.reports, actions=size[0], clients=size[1], bound=self.bound)
@@ -530,7 +298,7 @@ class PhasedElimination(Policy[PhasedEliminationState]):
         return {}
 
     def compute_width(self, state: PhasedEliminationState, phase: Phase) -> float:
-        """W_l."""
+        """Return W_l, the width of the phase."""
         log = math.log(len(state.arms) * self.horizon) if self.failure is None else math.log(1 / self.failure)
         known = Uncertainty(
             gain=phase.gain,
@@ -562,4 +330,197 @@ class PhasedElimination(Policy[PhasedEliminationState]):
         return {"active": np.asarray(len(state.active))}
 
 
-_DESIGNS: dict[str, Callable[[Floats], Design]] = {"near": near_optimal_design, "optimal": optimal_design}
+# Promises: clients are fresh in every phase, so each is in one release, and the promise is that of the dearest phase.
+
+
+def check_phase_privacy(privacy: Privacy) -> Privacy:
+    """Return a privacy that phases can keep, or refuse it."""
+    if privacy.model == "shuffle" and privacy.protocol != "binomial":
+        raise InvalidBudget("privacy", privacy, 'bd.shuffle(..., protocol="binomial")')
+    if privacy.participations != 1:
+        raise InvalidBudget("participations", privacy.participations, "1", "Every phase has new clients")
+    if privacy.noisy and privacy.pure and (privacy.model != "central" or privacy.calibration == "paper"):
+        raise InvalidBudget("delta", 0.0, "a number in (0, 1)", "Only bd.central with tight noise can have delta = 0")
+    return privacy
+
+
+def choose_local_protocol(privacy: Privacy, *, most_actions: int, bound: float) -> Privacy:
+    """Choose how clients report in the local model, where the user left it open ("default" or "auto").
+
+    Random directions, if their largest standard deviation in any direction (`std_along`) is below that of Gaussian
+    reports in phases of `most_actions` actions; else Gaussian reports, as in [001]. Printed noise is Gaussian.
+
+    Parameters
+    ----------
+    privacy : Privacy
+        What is promised; other models than the local one are returned as they are.
+    most_actions : int
+        Most actions that a phase can have.
+    bound : float
+        B: averages are in [-B, B].
+
+    Returns
+    -------
+    Privacy
+        The same, with protocol "gaussian" or "unit".
+    """
+    if privacy.model != "local" or not privacy.noisy or privacy.protocol not in ("default", "auto"):
+        return privacy
+    gaussian = replace(privacy, protocol="gaussian")
+    if privacy.calibration == "paper" or privacy.budget is None:
+        return gaussian
+    domain = Box(dim=most_actions, low=-bound, high=bound)
+    try:
+        unit = LocalUnit.calibrate(domain=domain, budget=privacy.budget)
+    except (CalibrationError, InvalidArgument):  # no directions of so few or so many numbers, or so small an epsilon
+        return gaussian
+    less = unit.std_along(1) < protocol_for(gaussian, domain, 1).std(1)
+    return replace(privacy, protocol="unit") if less else gaussian
+
+
+def phase_protocol_for(privacy: Privacy, *, actions: int, clients: int, bound: float) -> BatchProtocol:
+    """Return the calibrated protocol for reports of `actions` averages in [-bound, bound]."""
+    domain = Box(dim=actions, low=-bound, high=bound)
+    if actions == 1 and privacy.protocol == "unit":
+        return protocol_for(replace(privacy, protocol="gaussian"), domain, clients)
+    if privacy.model != "shuffle":
+        return protocol_for(privacy, domain, clients)
+    with warnings.catch_warnings():  # messages are counted in every result
+        warnings.simplefilter("ignore", CommunicationWarning)
+        return protocol_for(privacy, domain, clients, quick=True)
+
+
+@lru_cache(maxsize=256)
+def compute_promised_guarantee(privacy: Privacy, *, most_actions: int, most_clients: int, bound: float) -> Guarantee:
+    """Return the guarantee of every client, whatever phase it is in and however many actions that has.
+
+    With tight noise these are the budget's numbers, with printed noise the largest of the smallest and the largest
+    phase. `check_promise` confirms them for each protocol before it runs. Lattice and coins depend on clients and
+    actions in no simple order, so nothing is promised against the shuffler; `exposed` is that of some phase.
+    """
+    printed = privacy.calibration == "paper"
+    ends = printed or privacy.protocol == "unit"  # phases with one action are priced otherwise
+    found = [
+        phase_protocol_for(privacy, actions=actions, clients=max(2, clients), bound=bound).guarantee
+        for clients in ({2, most_clients} if printed else {most_clients})
+        for actions in ({1, most_actions} if ends else {most_actions})
+    ]
+    stated = max(found, key=lambda each: each.exposed)
+    epsilon, delta = max(each.epsilon for each in found), max(each.delta for each in found)
+    rho = max(each.rho for each in found) * (1 + _ROOM)
+    if not printed and isinstance(privacy.budget, ApproxDP | PureDP) and privacy.noisy:
+        epsilon = privacy.budget.epsilon
+    else:
+        epsilon *= 1 + _ROOM
+    if not printed and isinstance(privacy.budget, ZCDP):
+        rho = privacy.budget.rho
+    observers = _observers(privacy)
+    promised = replace(stated, epsilon=epsilon, delta=delta, rho=rho, protects=PROTECTS)
+    return replace(promised, observers=observers, shuffler=None)
+
+
+def check_promise(protocol: BatchProtocol, privacy: Privacy, promised: Guarantee) -> None:
+    """Refuse a protocol that the accountant does not find within the promise."""
+    if not privacy.noisy or privacy.budget is None:
+        return
+    stated = ApproxDP(epsilon=max(promised.epsilon, sys.float_info.min), delta=promised.delta)
+    kept = accountant.satisfies(protocol.event, stated) and accountant.rho(protocol.event) <= promised.rho
+    if not kept or (privacy.calibration == "tight" and not accountant.satisfies(protocol.event, privacy.budget)):
+        raise CalibrationError(f"{protocol.name} for {protocol.domain} is not within the promise: {promised}")
+
+
+def _observers(privacy: Privacy) -> tuple[tuple[str, str], ...]:
+    everybody = ("the public", "the chosen arms")
+    return {
+        "none": (("the server", "every client's averages"), everybody),
+        "central": (
+            ("the trusted server", "every client's averages"),
+            ("the public", "noisy sums, and the chosen arms"),
+        ),
+        "local": (
+            ("the server", _DIRECTIONS if privacy.protocol == "unit" else "every client's noisy averages"),
+            everybody,
+        ),
+        "shuffle": (
+            ("the shuffler", describe_shuffler_view(privacy.noise, "counts", "averages", who="client")),
+            ("the server and the public", "the totals of a phase, and the chosen arms"),
+        ),
+    }[privacy.model]
+
+
+# Widths
+
+
+@dataclass(frozen=True, kw_only=True)
+class Uncertainty:
+    """The errors of a phase with K active actions, s of them played.
+
+    The estimate of action b is sum_x c_bx m_x, m_x the mean report on x. Rewards, clients and noise are independent:
+
+        v_b = tau^2/U sum_x c_bx^2/T(x) + sigma^2 |b|^2/U + s^2 sum_x c_bx^2,     W = max_b sqrt(2 v_b log(1/beta))
+
+    with U `clients`, T `plays`, tau `noise` and s the standard deviation of the noise on a mean. Laplace noise and
+    random directions are not sub-Gaussian: their W is max_b min_t of Chernoff's or Bennett's bound over multipliers t.
+    """
+
+    gain: Floats  # (K, s): c
+    plays: NDArray[np.int64]  # (s,)
+    lengths: Floats  # (K,): |b|
+    played: Floats  # (s,): |x|
+    clients: int
+    sigma: float
+    noise: float
+
+    def averaged(self) -> Floats:
+        """Return v_b without privacy, (K,), where every client plays all actions and reports averages."""
+        rewards = self.noise**2 * np.sum(self.gain**2 / self.plays, axis=1)
+        return np.asarray((rewards + self.sigma**2 * self.lengths**2) / self.clients)
+
+    def one_by_one(self) -> Floats:
+        """Return v_b where every round has a client of its own: client and reward are one noise."""
+        return np.asarray(np.sum(self.gain**2 / self.plays * (self.noise**2 + self.sigma**2 * self.played**2), axis=1))
+
+
+def exact_width(known: Uncertainty, protocol: BatchProtocol, log: float) -> float:
+    """Return W from the noise of the protocol; `log` is log(1/beta)."""
+    variances = known.averaged()
+    squares = np.sum(known.gain**2, axis=1)
+    if protocol.laplace:
+        scale = math.prod(protocol.laplace) / known.clients
+        peaks = scale * np.maximum(np.max(np.abs(known.gain), axis=1), 1e-100)  # the action 0 has no error at all
+        return _laplace_width(variances, peaks, scale**2 * squares / peaks**2, log)
+    if isinstance(protocol, LocalUnit):
+        peaks = protocol.length * np.maximum(np.sqrt(squares), 1e-100) / known.clients  # a_b
+        terms = known.clients * (protocol.std_along(1) / protocol.length) ** 2
+        return _direction_width(variances, peaks, terms, log)
+    std = protocol.std(known.clients) / known.clients
+    return math.sqrt(2 * float(np.max(variances + std**2 * squares)) * log)
+
+
+def _laplace_width(variances: Floats, peaks: Floats, terms: Floats, log: float) -> float:
+    shares = np.linspace(0.02, 0.98, 49)  # t a_b
+    t = shares / peaks[:, None]  # (K, 49)
+    widths = (log + t**2 * variances[:, None] / 2 - terms[:, None] * np.log1p(-(shares**2))) / t
+    return float(np.max(widths.min(axis=1)))
+
+
+def _direction_width(variances: Floats, peaks: Floats, terms: float, log: float) -> float:
+    """Bound the width by Bennett on a grid of multipliers t; the best has y = t a_b <= `most`."""
+    most = np.sqrt(2 * log / (terms + variances / peaks**2))  # (K,): the best y if exp(y) were 1 + y + y^2/2
+    y = most[:, None] * np.geomspace(0.01, 1.0, 129)  # (K, 129)
+    t = y / peaks[:, None]
+    widths = (log + t**2 * variances[:, None] / 2 + terms * (np.expm1(y) - y)) / t
+    return float(np.max(widths.min(axis=1)))
+
+
+def printed_support(dim: int) -> float:
+    """Return S = 4 d log log d + 16, as printed: not rounded, and below 16 for d = 2."""
+    return 4 * dim * math.log(math.log(dim)) + 16
+
+
+def printed_width(known: Uncertainty, protocol: BatchProtocol, log: float, *, dim: int, scale: float) -> float:
+    """Return W as printed; `scale` is h."""
+    std = protocol.std(known.clients) / known.clients
+    private = 2 * std * math.sqrt(printed_support(dim) * dim) if std else 0.0  # [001, Thm 5.2]
+    rewards = known.noise * math.sqrt(2 * dim / (known.clients * scale))
+    return (rewards + known.sigma / math.sqrt(known.clients) + private) * math.sqrt(2 * log)  # [001, (3)]

@@ -31,9 +31,6 @@ from bandanna.storage.encoding import Encoding, find_stored_name, index_by_store
 from bandanna.storage.files import SaveFormat
 from bandanna.validation import check_keys, prefix_errors
 
-# Every algorithm by its name: the folders are the catalogue, and each policy lists its names above its class.
-
-
 _DISPLAY_ORDER = (  # by problem and trust model, in the order of `bandanna list`; what is not here comes last
     *("LinTS", "LinTS-JDP", "LinTS-LDP", "LinTS-SDP", "LinTS-CSDP"),
     *("LinTS-JDP-rewards", "LinTS-LDP-rewards", "LinTS-SDP-rewards"),
@@ -56,14 +53,11 @@ ALGORITHMS.update(_ordered)
 UNLISTED_POLICIES = (Anytime,)  # policies without a name
 
 
-# Makes every algorithm of the papers by its name, and a policy of one's own by its place.
-
-
 _BUDGET = ("rho", "epsilon", "delta", "alpha", "budget")
 
 
 def find_algorithm(name: Any) -> Algorithm:
-    """The algorithm of that name, or of that place: "module:Class"."""
+    """Return the algorithm of that name, or of an import path "module:Class"."""
     if is_import_path(name):
         return import_algorithm(name)
     if not isinstance(name, str) or name not in ALGORITHMS:
@@ -73,9 +67,20 @@ def find_algorithm(name: Any) -> Algorithm:
 
 
 def make(name: str, **arguments: Any) -> Any:
-    """The algorithm of that name: `make("LinUCB-SDP-Vec", dim=5, horizon=20_000, epsilon=1.0, delta=1e-5)`.
+    """Make a policy by its name: `make("LinUCB-SDP-Vec", dim=5, horizon=20_000, epsilon=1.0, delta=1e-5)`.
 
-    Of a policy of one's own, `make("my_module:MyPolicy", trust="shuffle", ...)`.
+    Parameters
+    ----------
+    name
+        A name of `bandanna list`, or the import path of your own policy, "my_module:MyPolicy".
+    arguments
+        Arguments of the policy, and those of its privacy model, such as `epsilon` and `delta`. For your own policy,
+        `trust` chooses the privacy model.
+
+    Returns
+    -------
+    Policy
+        The policy.
     """
     entry = find_algorithm(name)
     own = [each.name for each in fields(entry.kind) if each.init and each.name != "privacy"]
@@ -99,11 +104,8 @@ def _unknown_argument_error(name: str, arguments: dict[str, Any], complaint: str
     return InvalidArgument("arguments", sorted(arguments), f"arguments of {name}", complaint)
 
 
-# Which bounds belong to a simulated result: those that its policy's class names, evaluated for its setting.
-
-
 def compute_bounds(setting: RunSetting, horizons: Any) -> list[BoundCurve]:
-    """Upper and lower bounds on the regret after `horizons` rounds; none for a policy that no table of ours covers."""
+    """Return regret bounds after `horizons` rounds; none for a policy that no table covers."""
     rounds = np.atleast_1d(np.asarray(horizons, dtype=float))
     named = [entry.kind for entry in ALGORITHMS.values() if find_stored_name(entry.kind) == setting.get("policy")]
     return [
@@ -113,11 +115,8 @@ def compute_bounds(setting: RunSetting, horizons: Any) -> list[BoundCurve]:
     ]
 
 
-# Policies from tables of files, in which schedules are tables too, and values may be of a wrong type.
-
-
 def find_argument_types(name: str) -> dict[str, Any]:
-    """The declared types of what `make` takes for this name: arguments of the policy, and of its privacy."""
+    """Return the declared types of the arguments of `make` for this name."""
     entry = find_algorithm(name)
     models = TRUSTS if is_import_path(name) else (entry.trust.partition(" ")[0],)  # "concurrent shuffle"
     hints = {
@@ -127,7 +126,7 @@ def find_argument_types(name: str) -> dict[str, Any]:
 
 
 def make_from_table(table: str, name: str, arguments: Mapping[str, Any]) -> Any:
-    """`make`, where `batch` and `explore` may be tables; errors name the table that the arguments are from."""
+    """Make a policy from a table of a file, where `batch` and `explore` may be tables; errors name the table."""
     chosen = dict(arguments)
     if isinstance(chosen.get("batch"), Mapping):
         given = check_keys(chosen["batch"], f"{table}.batch", ("first", "ratio"), needed=("first", "ratio"))
@@ -141,12 +140,9 @@ def make_from_table(table: str, name: str, arguments: Mapping[str, Any]) -> Any:
         return make(name, **chosen)
 
 
-# The classes that a save or a publication may contain, and rows of users as files hold them.
-
-
 @lru_cache(maxsize=64)
 def make_encoding(*own: type[Policy[Any]]) -> Encoding:
-    """For the policies of the catalogue and those given."""
+    """Return the encoding of the policies of the catalogue and those given."""
     kinds = PROTOCOLS | index_by_stored_name(
         LinearReport, InterceptReport, PerArmReport, RunningSumProtocol, RunLengthSizes
     )
@@ -157,10 +153,10 @@ def make_encoding(*own: type[Policy[Any]]) -> Encoding:
 
 
 def make_save_format(*own: type[Policy[Any]]) -> SaveFormat:
-    """Of agents with these policies."""
+    """Return the format of saved agents with these policies."""
     return SaveFormat(noun="agent", version=1, encoding=make_encoding(*own))
 
 
 def columns_from_played(played: PlayedRounds) -> dict[str, Any]:
-    """Rows as a file holds them."""
+    """Return rows as a file holds them."""
     return {each.name: value for each in fields(played) if (value := getattr(played, each.name)) is not None}

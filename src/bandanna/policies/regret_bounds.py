@@ -35,7 +35,7 @@ class Bound:
     formula: Callable[..., Any]
 
     def __call__(self, **arguments: Any) -> Any:
-        """The formula."""
+        """Return the value of the formula."""
         return self.formula(**arguments)
 
 
@@ -84,7 +84,7 @@ _upper = partial(register_bound, "upper", explicit=True)
 
 
 def check_above(argument: str, value: Any, least: float, *, strict: bool = True) -> Floats:
-    """Numbers, each above `least` (or equal to it, unless `strict`)."""
+    """Return numbers above `least`, or equal to it unless `strict`."""
     numbers = np.asarray(value, dtype=float)
     if not np.all(numbers > least if strict else numbers >= least):
         raise InvalidArgument(argument, value, f"a number {'>' if strict else '>='} {least:g}")
@@ -92,7 +92,7 @@ def check_above(argument: str, value: Any, least: float, *, strict: bool = True)
 
 
 def check_between(argument: str, value: Any, low: float, high: float) -> Floats:
-    """Numbers in the open interval (low, high)."""
+    """Return numbers in the open interval (low, high)."""
     numbers = np.asarray(value, dtype=float)
     if not np.all((numbers > low) & (numbers < high)):
         raise InvalidArgument(argument, value, f"a number in ({low:g}, {high:g})")
@@ -100,7 +100,7 @@ def check_between(argument: str, value: Any, low: float, high: float) -> Floats:
 
 
 def to_scalar(value: Any) -> Any:
-    """A float if it is a single number."""
+    """Return a float if it is a single number."""
     return float(value) if np.ndim(value) == 0 else value
 
 
@@ -116,14 +116,14 @@ BoundCalls = Iterator[tuple[Callable[..., Any], dict[str, Any]]]
 
 
 def find_rho(setting: RunSetting) -> float:
-    """zCDP of the guarantee: stated, or epsilon tanh(epsilon/2) of a pure one; infinite without privacy."""
+    """Return the zCDP of the guarantee: stated, or epsilon tanh(epsilon/2) of a pure one."""
     epsilon = float(setting["epsilon"]) if is_pure(setting) else math.inf
     pure = epsilon * math.tanh(epsilon / 2)
     return min(float(setting.get("rho", math.inf)), pure)
 
 
 def is_pure(setting: RunSetting) -> bool:
-    """Whether the guarantee has delta = 0."""
+    """Return whether the guarantee has delta = 0."""
     return bool(setting.get("delta") == 0 and math.isfinite(setting.get("epsilon", math.inf)))
 
 
@@ -141,7 +141,7 @@ def is_pure(setting: RunSetting) -> bool:
 def counter_rate(
     *, horizon: Any, shufflers: int, epsilon: Any, delta: Any, failure: float = 0.05, constant: float = 1.0
 ) -> Any:
-    """(k^(3/2) / epsilon) sqrt(log(k/delta)) n^(1/(2k+1)) sqrt(log(1/beta) + log n)."""
+    """Return (k^(3/2) / epsilon) sqrt(log(k/delta)) n^(1/(2k+1)) sqrt(log(1/beta) + log n)."""
     n, k = check_above("horizon", horizon, 0), int(check_above("shufflers", shufflers, 1, strict=False))
     spread = np.sqrt(np.log(k / check_between("delta", delta, 0, 1))) * k**1.5 / check_above("epsilon", epsilon, 0)
     return to_scalar(
@@ -155,7 +155,7 @@ def counter_rate(
     holds="every (epsilon, delta) counter of bits with k shufflers, delta < min(epsilon, 1)/(40 n (k + 1)), n large",
 )
 def counter_lower_rate(*, horizon: Any, shufflers: int, epsilon: Any, constant: float = 1.0) -> Any:
-    """rep_{n,k} = n^(1/(2k+1)) c^(2k/(2k+1)) / 2, c = e^epsilon / (e^(2 epsilon) + 1); k = 0 is n/2.
+    """Return rep_{n,k} = n^(1/(2k+1)) c^(2k/(2k+1)) / 2, c = e^epsilon / (e^(2 epsilon) + 1); k = 0 is n/2.
 
     With constant probability some reported count is off by Omega(rep); the theorem leaves the constant open.
     """
@@ -177,7 +177,7 @@ _ADAC = "AdaC-UCB (and, with rho = infinity, UCB in doubling episodes), rewards 
 
 @_upper("004", "Theorem 10", holds=_ADAC)
 def adac_ucb_gaps(*, horizon: Any, gaps: Any, rho: Any, optimism: float, width: float = 1.0) -> Any:
-    """sum_{a : Delta_a > 0} (8 beta log T / Delta_a + 8 sqrt(beta log T / rho) + 2 beta / (beta - 3))."""
+    """Return sum_{a : Delta_a > 0} (8 beta log T / Delta_a + 8 sqrt(beta log T / rho) + 2 beta / (beta - 3))."""
     log_t, beta = np.log(check_above("horizon", horizon, 1, strict=False)), check_above("optimism", optimism, 3)
     total: Any = 0.0
     for gap in _unit(gaps, width):
@@ -189,7 +189,7 @@ def adac_ucb_gaps(*, horizon: Any, gaps: Any, rho: Any, optimism: float, width: 
 
 @_upper("004", "Theorem 11", holds=_ADAC)
 def adac_ucb_worst(*, horizon: Any, n_arms: int, rho: Any, optimism: float, width: float = 1.0) -> Any:
-    """4 sqrt(2 beta K T log T) + 8 K sqrt(beta log T / rho) + 3 beta (K - 1) / (beta - 3), for any gaps.
+    """Return 4 sqrt(2 beta K T log T) + 8 K sqrt(beta log T / rho) + 3 beta (K - 1) / (beta - 3), for any gaps.
 
     The constants are those of the theorem's proof; gaps sum to at most K - 1 in units of the range.
     """
@@ -202,7 +202,7 @@ def adac_ucb_worst(*, horizon: Any, n_arms: int, rho: Any, optimism: float, widt
 
 @_rate("004", "Table I (Theorem 11)", holds=_ADAC)
 def adac_ucb_rate(*, horizon: Any, n_arms: int, rho: Any, constant: float = 1.0) -> Any:
-    """sqrt(K T log T) + K sqrt(log T / rho)."""
+    """Return sqrt(K T log T) + K sqrt(log T / rho)."""
     t = check_above("horizon", horizon, 1, strict=False)
     return to_scalar(
         constant * (np.sqrt(n_arms * t * np.log(t)) + n_arms * np.sqrt(np.log(t) / check_above("rho", rho, 0)))
@@ -227,7 +227,7 @@ def converted_ucb_gaps_rate(*, horizon: Any, gaps: Any, rho: Any, optimism: floa
     holds="a pure-DP algorithm at epsilon = sqrt(2 rho), as Table II quotes it",
 )
 def converted_ucb_rate(*, horizon: Any, n_arms: int, rho: Any, constant: float = 1.0) -> Any:
-    """sqrt(K T log T) + K log T / sqrt(rho)."""
+    """Return sqrt(K T log T) + K log T / sqrt(rho)."""
     t = check_above("horizon", horizon, 1, strict=False)
     return to_scalar(
         constant * (np.sqrt(n_arms * t * np.log(t)) + n_arms * np.log(t) / np.sqrt(check_above("rho", rho, 0)))
@@ -240,7 +240,7 @@ def converted_ucb_rate(*, horizon: Any, n_arms: int, rho: Any, constant: float =
     holds="every rho-zCDP policy, worst over arms with Gaussian rewards of variance 1 and any means; K > 1, T >= K - 1",
 )
 def finite_lower(*, horizon: Any, n_arms: int, rho: Any = np.inf) -> Any:
-    """max(sqrt(T (K - 1)) / 27, sqrt((K - 1) / rho) / 124); the second part is proven for rho <= 1, and 0 above.
+    """Return max(sqrt(T (K - 1)) / 27, sqrt((K - 1) / rho) / 124); the second part is proven for rho <= 1, and 0 above.
 
     0 where nothing is proven, T < K - 1. The hard instances have means (D, 0, ..., 0) and (D, 0, ..., 2 D, ..., 0):
     see `hard_gap` for the private part's D.
@@ -264,7 +264,7 @@ def _unit(gaps: Any, width: float) -> Floats:
 
 
 def find_ucb_episodes_bounds(setting: RunSetting) -> BoundCalls:
-    """UCB-episodes, AdaC-UCB, AdaP-UCB; the theorems need optimism > 3, else only their rate is left."""
+    """Yield the bounds of UCB in episodes; the theorems need optimism > 3, else there is only a rate."""
     rho, n_arms = find_rho(setting), setting["n_arms"]
     if is_pure(setting):
         yield converted_ucb_rate, {"n_arms": n_arms, "rho": rho}
@@ -280,7 +280,7 @@ def find_ucb_episodes_bounds(setting: RunSetting) -> BoundCalls:
 
 
 def find_finite_arm_bounds(setting: RunSetting) -> BoundCalls:
-    """Every finite-armed policy: the lower bound."""
+    """Yield the lower bound of every finite-armed policy."""
     if setting["n_arms"] > 1:
         yield finite_lower, {"n_arms": setting["n_arms"], "rho": find_rho(setting)}
 
@@ -298,14 +298,13 @@ _TABLE = "Table I (Theorem 5.2)"
 
 
 def _learning(horizon: Any, n_arms: int, sampling: float) -> tuple[Floats, Floats]:
-    """T, and Table I's first term T^(1 - alpha/2) sqrt(log(k T))."""
     t = check_above("horizon", horizon, 1, strict=False)
     return t, t ** (1 - float(check_above("sampling", sampling, 0)) / 2) * np.sqrt(np.log(n_arms * t))
 
 
 @_rate("001", "Table I (Theorem 5.1)", holds="DPE, in expectation")
 def dpe_rate(*, horizon: Any, n_arms: int, sampling: float, constant: float = 1.0) -> Any:
-    """T^(1 - alpha/2) sqrt(log(k T))."""
+    """Return T^(1 - alpha/2) sqrt(log(k T))."""
     return to_scalar(constant * _learning(horizon, n_arms, sampling)[1])
 
 
@@ -313,7 +312,7 @@ def dpe_rate(*, horizon: Any, n_arms: int, sampling: float, constant: float = 1.
 def dpe_full_rate(
     *, horizon: Any, n_arms: int, dim: int, sampling: float, client_std: float, constant: float = 1.0
 ) -> Any:
-    """sqrt(d T log(k T)) + sigma T^(1 - alpha/2) sqrt(log(k T)): with the term that Table I leaves out."""
+    """Return sqrt(d T log(k T)) + sigma T^(1 - alpha/2) sqrt(log(k T)): with the term that Table I leaves out."""
     t, clients = _learning(horizon, n_arms, sampling)
     return to_scalar(constant * (np.sqrt(dim * t * np.log(n_arms * t)) + client_std * clients))
 
@@ -322,7 +321,7 @@ def dpe_full_rate(
 def cdp_dpe_rate(
     *, horizon: Any, n_arms: int, dim: int, sampling: float, epsilon: Any, delta: Any, constant: float = 1.0
 ) -> Any:
-    """T^(1 - alpha/2) sqrt(log(k T)) + d^(3/2) T^(1 - alpha) sqrt(log(1/delta) log(k T)) / epsilon."""
+    """Return T^(1 - alpha/2) sqrt(log(k T)) + d^(3/2) T^(1 - alpha) sqrt(log(1/delta) log(k T)) / epsilon."""
     t, clients = _learning(horizon, n_arms, sampling)
     noise = np.sqrt(np.log(1 / check_between("delta", delta, 0, 1)) * np.log(n_arms * t)) / check_above(
         "epsilon", epsilon, 0
@@ -334,7 +333,7 @@ def cdp_dpe_rate(
 def ldp_dpe_rate(
     *, horizon: Any, n_arms: int, dim: int, sampling: float, epsilon: Any, delta: Any, constant: float = 1.0
 ) -> Any:
-    """T^(1 - alpha/2) sqrt(log(k T)) + d^(3/2) T^(1 - alpha/2) sqrt(log(1/delta) log(k T)) / epsilon."""
+    """Return T^(1 - alpha/2) sqrt(log(k T)) + d^(3/2) T^(1 - alpha/2) sqrt(log(1/delta) log(k T)) / epsilon."""
     t, clients = _learning(horizon, n_arms, sampling)
     noise = np.sqrt(np.log(1 / check_between("delta", delta, 0, 1)) * np.log(n_arms * t)) / check_above(
         "epsilon", epsilon, 0
@@ -346,7 +345,7 @@ def ldp_dpe_rate(
 def sdp_dpe_rate(
     *, horizon: Any, n_arms: int, dim: int, sampling: float, epsilon: Any, delta: Any, constant: float = 1.0
 ) -> Any:
-    """T^(1 - alpha/2) sqrt(log(k T)) + d^(3/2) T^(1 - alpha) log(d/delta) sqrt(log(k T)) / epsilon."""
+    """Return T^(1 - alpha/2) sqrt(log(k T)) + d^(3/2) T^(1 - alpha) log(d/delta) sqrt(log(k T)) / epsilon."""
     t, clients = _learning(horizon, n_arms, sampling)
     noise = (
         np.log(dim / check_between("delta", delta, 0, 1))
@@ -357,7 +356,7 @@ def sdp_dpe_rate(
 
 
 def find_phased_elimination_bounds(setting: RunSetting) -> BoundCalls:
-    """DPE, CDP-DPE, LDP-DPE, SDP-DPE: rates, from Table I of 001."""
+    """Yield the rates of phased elimination, from Table I of 001."""
     shared = {"n_arms": setting["n_arms"], "sampling": setting["alpha"]}
     private = {"dim": setting["dim"], "epsilon": setting["epsilon"], "delta": setting["delta"]}
     tables = {
@@ -397,7 +396,7 @@ def adac_gope_proof(
     reward_std: float = 1.0,
     support: int | None = None,
 ) -> Any:
-    """min_L sum_{l=1}^L 4 beta_{l-1} T_l + 4 beta_L T, with beta_l = s 2^-l and T_l <= support + c_l.
+    """Return min_L sum_{l=1}^L 4 beta_{l-1} T_l + 4 beta_L T, with beta_l = s 2^-l and T_l <= support + c_l.
 
     c_l = (8 d s^2 / beta_l^2) log(4 / p_l) + (w d / beta_l) sqrt((2/rho) f(d, p_l)), p_l = failure / (K l (l + 1)),
     f(d, p) = d + 2 sqrt(d log(2/p)) + 2 log(2/p). Step 3 of the proof for every number of phases L instead of one
@@ -422,7 +421,7 @@ def adac_gope_proof(
 def phase_length(
     *, beta: float, dim: int, rho: float, failure: float, width: float = 2.0, reward_std: float = 1.0
 ) -> float:
-    """c_l of [004, (4)]: plays after which every arm's value is known up to beta, except with probability `failure`."""
+    """Return c_l of [004, (4)]: plays after which every arm is known up to beta, except with chance `failure`."""
     log = math.log(2 / failure)
     norm = dim + 2 * math.sqrt(dim * log) + 2 * log  # f(d, delta)
     return 8 * dim * (reward_std / beta) ** 2 * math.log(4 / failure) + width * dim / beta * math.sqrt(2 * norm / rho)
@@ -430,7 +429,7 @@ def phase_length(
 
 @_rate("004", "Table I (Theorem 4)", holds="AdaC-GOPE with failure = 1/T, in expectation")
 def adac_gope_rate(*, horizon: Any, n_arms: int, dim: int, rho: Any, constant: float = 1.0) -> Any:
-    """sqrt(d T log(K T)) + d log(K T)^(3/2) / sqrt(rho)."""
+    """Return sqrt(d T log(K T)) + d log(K T)^(3/2) / sqrt(rho)."""
     t = check_above("horizon", horizon, 1, strict=False)
     log = np.log(n_arms * t)
     return to_scalar(constant * (np.sqrt(dim * t * log) + dim * log**1.5 / np.sqrt(check_above("rho", rho, 0))))
@@ -442,7 +441,7 @@ def adac_gope_rate(*, horizon: Any, n_arms: int, dim: int, rho: Any, constant: f
     holds="a pure-DP algorithm at epsilon = sqrt(2 rho), noise in the beginning, as Table II quotes it",
 )
 def converted_gope_rate(*, horizon: Any, n_arms: int, dim: int, rho: Any, constant: float = 1.0) -> Any:
-    """sqrt(d T log(K T)) + d^2 log(K T)^2 / sqrt(rho)."""
+    """Return sqrt(d T log(K T)) + d^2 log(K T)^2 / sqrt(rho)."""
     t = check_above("horizon", horizon, 1, strict=False)
     log = np.log(n_arms * t)
     return to_scalar(constant * (np.sqrt(dim * t * log) + dim**2 * log**2 / np.sqrt(check_above("rho", rho, 0))))
@@ -486,7 +485,7 @@ def linear_lower(*, horizon: Any, dim: int, n_arms: Any = math.inf, rho: Any = n
 
 
 def find_gope_bounds(setting: RunSetting) -> BoundCalls:
-    """GOPE and AdaC-GOPE; with noise in the beginning, the rate that Table II quotes for such algorithms."""
+    """Yield the bounds of GOPE; with noise in the beginning, the rate of Table II."""
     problem = {"n_arms": setting["n_arms"], "dim": setting["dim"], "rho": find_rho(setting)}
     if setting.get("noise") == "beginning":
         yield converted_gope_rate, problem

@@ -59,7 +59,7 @@ class RewardDomain(Box):
         return self.sealed(rewards[..., None], clipped=clipped, counts=played.counts)
 
     def bits(self, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
-        """Clipped rewards (*R, n), each rounded to an end of the range by a coin, without bias: bits.
+        """Return clipped rewards (*R, n), each rounded to an end of the range by a coin, without bias.
 
         Of users who share a row, as many are ones as their coins say.
         """

@@ -137,7 +137,7 @@ class NonPrivateGLMPolicy(GLMPolicy[State]):
         return SumQuery(protocol=ClearRows(domain=self.rows))
 
     def query_rows(self, whose: str, step: int) -> SumQuery:
-        """Rows, of some of the users."""
+        """Return a query of the rows of a group."""
         return SumQuery(protocol=self.query.protocol, of=whose, step=step)
 
     def report(self, query: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
@@ -155,28 +155,28 @@ class PerRoundGLMPolicy(NonPrivateGLMPolicy[State]):
         return FixedLength(number=state.rounds, users=1) if state.rounds < self.horizon else None
 
     def row(self, released: Estimate) -> tuple[Floats, Floats]:
-        """Features (*R, d) and reward (*R) of the round's user."""
+        """Return features (*R, d) and reward (*R) of the round's user."""
         values = released.total[..., 0, :]
         return values[..., : self.dim], values[..., self.dim]
 
 
 def compute_squared_norms(contexts: Floats, inverse: Floats) -> Floats:
-    """|x|^2_{A^{-1}} for every arm: (*R, n, K, d), (*R, n or 1, d, d) -> (*R, n, K)."""
+    """Return |x|^2_{A^{-1}} of every arm: (*R, n, K, d), (*R, n or 1, d, d) -> (*R, n, K)."""
     return np.asarray(np.maximum(np.einsum("...i,...i->...", contexts @ inverse, contexts), 0.0))
 
 
 def compute_linear_scores(contexts: Floats, theta: Floats) -> Floats:
-    """<x, theta> for every arm: (*R, n, K, d), (*R, d) -> (*R, n, K)."""
+    """Return <x, theta> of every arm: (*R, n, K, d), (*R, d) -> (*R, n, K)."""
     return np.asarray((contexts @ theta[..., None, :, None])[..., 0])
 
 
 def choose_optimistic(values: Floats, spread: Floats) -> Choice:
-    """The first arm with the largest value plus spread, both (*R, n, K)."""
+    """Choose the first arm with the largest value plus spread, both (*R, n, K)."""
     return make_certain_choice(first_best(values + spread))
 
 
 def update_inverse(inverse: Floats, x: Floats, weight: Floats | float = 1.0) -> Floats:
-    """(A + w x x^T)^{-1} from A^{-1}: (*R, d, d), (*R, d), (*R) -> (*R, d, d) (Sherman and Morrison 1950)."""
+    """Return (A + w x x^T)^{-1} from A^{-1}: (*R, d, d), (*R, d), (*R) -> (*R, d, d)."""
     y = (inverse @ x[..., None])[..., 0]  # A^{-1} x
     shrink = np.asarray(weight / (1 + weight * inner(y, x)))
     return np.asarray(inverse - shrink[..., None, None] * y[..., :, None] * y[..., None, :])
@@ -194,7 +194,7 @@ _TINY = 1e-10
 
 
 def compute_designs(arms: Floats, alive: NDArray[np.bool_], *, factor: float = 2.0, most_steps: int = 200) -> Floats:
-    """Weights (n, K) of sum 1 on the living arms of sets (n, K, d); g <= factor r unless the steps run out."""
+    """Return weights (n, K) on the living arms of sets (n, K, d); g <= factor r unless the steps run out."""
     weights, rank = _start(arms, alive)
     open_ = np.arange(len(arms))
     for _ in range(most_steps):
@@ -212,7 +212,7 @@ def compute_designs(arms: Floats, alive: NDArray[np.bool_], *, factor: float = 2
 
 
 def _start(arms: Floats, alive: NDArray[np.bool_]) -> tuple[Floats, NDArray[np.int64]]:
-    """Equal weights on up to d arms, each the farthest from the span of those before; and how many: the rank."""
+    """Return equal weights on up to d arms, each the farthest from the span of those before, and the rank."""
     n, _, d = arms.shape
     rest, weights, index = np.where(alive[..., None], arms, 0.0), np.zeros(arms.shape[:2]), np.arange(n)
     scale = np.max(np.sum(rest**2, axis=2), axis=1)
@@ -244,7 +244,7 @@ def _leverages(arms: Floats, weights: Floats) -> Floats:
 def query_descent(
     points: Points, protocol: BatchProtocol, *, of: str = "episode", step: int = 1, part: str | None = None
 ) -> Generator[SumQuery, Estimate, Floats]:
-    """The points of a descent as queries about `of`, numbered from `step` on; the estimate that it ends with."""
+    """Query the sums of gradients at the points of a descent, from `step` on; return its estimate."""
     try:
         point = next(points)
         while True:

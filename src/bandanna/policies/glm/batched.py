@@ -42,7 +42,7 @@ class BatchEstimate:
     blur: float  # in |inverse x|: the noise of the gradients, by its law
 
     def middle(self, contexts: Floats) -> Floats:
-        """<x, theta_j>: (*R, n, K, d) -> (*R, n, K)."""
+        """Return <x, theta_j>: (*R, n, K, d) -> (*R, n, K)."""
         return compute_linear_scores(contexts, self.theta)
 
     def half(self, contexts: Floats) -> Floats:
@@ -175,7 +175,7 @@ class BatchedGLMPolicy(GLMPolicy[BatchedGLMState]):
         return kept
 
     def arm_weights(self, contexts: Floats, first: BatchEstimate) -> Floats:
-        """w(x) = mu'(<x, theta_1>) / b(x), at most L_mu: (*R, n, K, d) -> (*R, n, K)."""
+        """Return w(x) = mu'(<x, theta_1>) / b(x), at most L_mu: (*R, n, K, d) -> (*R, n, K)."""
         slopes = np.minimum(self.model.slope(first.middle(contexts)), self.model.slope_bound)
         reach = np.minimum(2 * self.parameter_bound, first.half(contexts))
         return np.asarray(slopes * np.exp(-self.concordance * reach))

@@ -17,12 +17,6 @@ from bandanna.policies.glm.links import Link, link_of
 from bandanna.storage.encoding import stored_as
 from bandanna.types import Floats
 
-# Cumulative losses of a generalised linear model, and their minimum by damped Newton steps.
-#
-#     L(theta) = sum_i w_i (b(<x_i, theta>) - r_i <x_i, theta>) + (ridge/2) |theta|^2
-#
-# Leading axes are replicates; `weights` of 0 leave a row out, so that replicates may have different numbers of rows.
-
 
 @dataclass(frozen=True, kw_only=True)
 class LikelihoodEstimate:
@@ -34,14 +28,14 @@ class LikelihoodEstimate:
 
 
 def linear_parts(features: Floats, theta: Floats) -> Floats:
-    """z = <x, theta>: (*R, n, d), (*R, d) -> (*R, n)."""
+    """Return z = <x, theta>: (*R, n, d), (*R, d) -> (*R, n)."""
     return np.asarray((features @ theta[..., None])[..., 0])
 
 
 def loss(
     link: Link, theta: Floats, features: Floats, rewards: Floats, *, ridge: float = 0.0, weights: Floats | None = None
 ) -> Floats:
-    """L(theta), (*R)."""
+    """Return L(theta) = sum_i w_i (b(<x_i, theta>) - r_i <x_i, theta>) + (ridge/2) |theta|^2, (*R)."""
     z = linear_parts(features, theta)
     each = link.potential(z) - rewards * z
     total = np.sum(each if weights is None else each * weights, axis=-1)
@@ -51,7 +45,7 @@ def loss(
 def loss_gradient(
     link: Link, theta: Floats, features: Floats, rewards: Floats, *, ridge: float = 0.0, weights: Floats | None = None
 ) -> Floats:
-    """sum w (mu(z) - r) x + ridge theta, (*R, d)."""
+    """Return sum w (mu(z) - r) x + ridge theta, (*R, d)."""
     residuals = link.mean(linear_parts(features, theta)) - rewards
     if weights is not None:
         residuals = residuals * weights
@@ -61,7 +55,7 @@ def loss_gradient(
 def loss_hessian(
     link: Link, theta: Floats, features: Floats, *, ridge: float = 0.0, weights: Floats | None = None
 ) -> Floats:
-    """sum w mu'(z) x x^T + ridge I, (*R, d, d)."""
+    """Return sum w mu'(z) x x^T + ridge I, (*R, d, d)."""
     slopes = link.slope(linear_parts(features, theta))
     if weights is not None:
         slopes = slopes * weights
@@ -80,7 +74,7 @@ def maximum_likelihood(
     tolerance: float = 1e-9,
     most_steps: int = 200,
 ) -> LikelihoodEstimate:
-    """argmin L by theta <- theta - t N, N the Newton step, until the next one would be below tolerance (1 + |theta|).
+    """Return argmin L by damped Newton steps N, until the next one would be below tolerance (1 + |theta|).
 
     t = 1 where s = M |N| <= 1/2 (M the self-concordance constant, |x| <= 1): there the loss is nearly its parabola and
     the next step is about s |N|. Elsewhere t is halved until the loss falls by a part of what the slope promises
@@ -127,17 +121,16 @@ class _RegressionData:
         self.weights = None if weights is None else weights.reshape(features.shape[:2])
 
     def only(self, kept: NDArray[np.bool_]) -> _RegressionData:
-        """The rows of some of the replicates."""
+        """Return the rows of some of the replicates."""
         weights = None if self.weights is None else self.weights[kept]
         return _RegressionData(self.link, self.features[kept], self.rewards[kept], weights, self.ridge)
 
     def loss(self, theta: Floats) -> Floats:
-        """L(theta) of every replicate."""
+        """Return L(theta) = sum_i w_i (b(<x_i, theta>) - r_i <x_i, theta>) + (ridge/2) |theta|^2, (*R)."""
         return loss(self.link, theta, self.features, self.rewards, ridge=self.ridge, weights=self.weights)
 
 
 def _newton_step(rows: _RegressionData, theta: Floats, tolerance: float) -> tuple[Floats, NDArray[np.bool_]]:
-    """t N of every replicate (R, d), and where it was the last that is needed (R)."""
     link, x = rows.link, rows.features
     z = linear_parts(x, theta)
     residuals, slopes = link.mean(z) - rows.rewards, link.slope(z)
@@ -153,14 +146,14 @@ def _newton_step(rows: _RegressionData, theta: Floats, tolerance: float) -> tupl
 
 
 def judge_newton_step(link: Link, newton: Floats, theta: Floats, tolerance: float) -> tuple[Floats, NDArray[np.bool_]]:
-    """s = M |N| of Newton steps N from theta, (R, d) each, and where the next one, of about s |N|, may be left out."""
+    """Return s = M |N| of Newton steps N, (R, d), and where the next step, of about s |N|, may be left out."""
     length, size = np.sqrt((newton**2).sum(axis=-1)), np.sqrt((theta**2).sum(axis=-1))
     reach = np.array([link.concordance(bound) for bound in size.tolist()]) * length  # each by itself
     return reach, np.asarray(length * np.where(reach < 0.1, reach, 1.0) <= tolerance * (1 + size))
 
 
 def _backtrack(rows: _RegressionData, theta: Floats, move: Floats, promised: Floats) -> Floats:
-    """The move, halved in every replicate until the loss falls by 1/10000 of what the slope promises."""
+    """Halve the move in every replicate until the loss falls by 1/10000 of what the slope promises."""
     before, scale = rows.loss(theta), np.ones(len(theta))
     for _ in range(60):
         after = rows.loss(theta - scale[:, None] * move)
@@ -196,14 +189,14 @@ class Monomials:
     longer: NDArray[np.intp]  # (L, d): the place of m + e_j, for the first L, those of degree below p
 
     def of(self, x: Floats) -> Floats:
-        """x^m: (..., d) -> (..., M)."""
+        """Return x^m: (..., d) -> (..., M)."""
         padded = np.concatenate([np.ones((*x.shape[:-1], 1)), x], axis=-1)
         return np.asarray(np.multiply.reduce(padded[..., self.factors], axis=-1))
 
 
 @lru_cache(maxsize=16)
 def monomials(dim: int, order: int = _ORDER) -> Monomials:
-    """All of degree at most `order`, by increasing degree."""
+    """Return the multi-indices of degree at most `order`, by increasing degree."""
     each = [m for degree in range(order + 1) for m in combinations_with_replacement(range(1, dim + 1), degree)]
     place = {m: i for i, m in enumerate(each)}
     factorials = [math.prod(math.factorial(m.count(j)) for j in set(m)) for m in each]
@@ -217,7 +210,7 @@ def monomials(dim: int, order: int = _ORDER) -> Monomials:
 
 
 def is_expandable(link: Link, dim: int) -> bool:
-    """Whether the link's derivatives are known and the table is small."""
+    """Return whether the link's derivatives are known and the table is small."""
     return math.comb(dim + _ORDER, dim) * dim <= _MOST and link.derivatives(np.zeros(1), 1) is not None
 
 
@@ -231,7 +224,7 @@ class Expansion:
     table: Floats  # (R, M, d): G
 
     def add(self, link: Link, features: Floats, rewards: Floats) -> Expansion:
-        """One more row each: (R, d), (R,)."""
+        """Return the expansions with one more row each: (R, d), (R,)."""
         terms = monomials(features.shape[-1])
         weights = _weights(link, terms, np.sum(features * self.anchor, axis=-1)) * terms.of(features)  # (R, M)
         weights[:, 0] -= rewards
@@ -240,7 +233,7 @@ class Expansion:
     def move(
         self, link: Link, which: NDArray[np.int64], anchor: Floats, features: Floats, rewards: Floats
     ) -> Expansion:
-        """Around other points (s, d), from all rows so far: (s, n, d), (s, n)."""
+        """Return expansions around other points (s, d), from all rows so far: (s, n, d), (s, n)."""
         terms, held = monomials(features.shape[-1]), {name: array.copy() for name, array in vars(self).items()}
         weights = _weights(link, terms, (features @ anchor[..., None])[..., 0]) * terms.of(features)  # (s, n, M)
         weights[..., 0] -= rewards
@@ -254,7 +247,7 @@ class Expansion:
         return Expansion(**held)
 
     def minimise(self, link: Link, theta: Floats, ridge: float, tolerance: float) -> tuple[Floats, NDArray[np.bool_]]:
-        """Newton's method from theta, (R, d), on loss plus (ridge/2) |theta|^2; and whether it stayed within reach."""
+        """Return the minimum by Newton's method from theta, (R, d), and whether it stayed within reach."""
         terms, eye = monomials(theta.shape[-1]), ridge * np.eye(theta.shape[-1])
         few, active = len(terms.longer), np.ones(len(theta), dtype=bool)
         rows = self.table[:, terms.longer].reshape(len(theta), few, -1)  # (R, L, d d)
@@ -272,7 +265,7 @@ class Expansion:
 
 
 def make_empty_expansion(replicates: int, dim: int) -> Expansion:
-    """Around 0, which reaches nowhere."""
+    """Return expansions around 0 that reach nowhere."""
     table = np.zeros((replicates, len(monomials(dim).degrees), dim))
     return Expansion(anchor=np.zeros((replicates, dim)), reach=np.zeros(replicates), table=table)
 
@@ -285,12 +278,12 @@ def _weights(link: Link, terms: Monomials, z: Floats) -> Floats:
 
 
 def project_onto_ball(points: Floats, radius: float) -> Floats:
-    """The nearest point of {|y| <= radius}: (..., d) -> (..., d)."""
+    """Return the nearest point of {|y| <= radius}: (..., d) -> (..., d)."""
     return clip_norm(points, radius)
 
 
 def project_onto_ball_in_norm(points: Floats, matrix: Floats, radius: float) -> Floats:
-    """argmin |y - p|_A over |y| <= radius, A = `matrix` positive definite: (..., d), (..., d, d) -> (..., d).
+    """Return argmin |y - p|_A over |y| <= radius, A = `matrix`: (..., d), (..., d, d) -> (..., d).
 
     (A + nu I) y = A p; in the eigenvectors of A, y_i = a_i p_i / (a_i + nu), with nu >= 0 the root of |y| = radius.
     """
@@ -300,7 +293,7 @@ def project_onto_ball_in_norm(points: Floats, matrix: Floats, radius: float) -> 
 
 
 def project_onto_ellipsoid(points: Floats, centre: Floats, matrix: Floats, radius: float | Floats) -> Floats:
-    """The nearest point of {|y - centre|_A <= radius}: (..., d), (..., d), (..., d, d), (...) -> (..., d).
+    """Return the nearest point of {|y - centre|_A <= radius}: (..., d), (..., d), (..., d, d), (...) -> (..., d).
 
     y - c = (I + nu A)^{-1} (p - c), with nu >= 0 the root of |y - c|_A = radius.
     """
@@ -315,7 +308,7 @@ def project_onto_ellipsoid(points: Floats, centre: Floats, matrix: Floats, radiu
 def project_onto_intersection(
     points: Floats, *, ball: float, centre: Floats, matrix: Floats, radius: float | Floats, sweeps: int = 100
 ) -> Floats:
-    """The nearest point of a ball around 0 and an ellipsoid at once, by Dykstra's alternating projections.
+    """Return the nearest point of a ball around 0 and an ellipsoid, by Dykstra's alternating projections.
 
     The last projection is onto the ball, so the answer lies in the ball in any case; where the two do not meet it is
     the ball's point near the ellipsoid.
@@ -345,7 +338,7 @@ def _rotate_back(vectors: Floats, points: Floats) -> Floats:
 
 
 def _solve_secular(p: Floats, q: Floats, t: Floats, radius: Floats) -> Floats:
-    """argmin sum p_i (y_i - t_i)^2 over sum q_i y_i^2 <= radius^2: y_i = p_i t_i / (p_i + nu q_i).
+    """Return argmin sum p_i (y_i - t_i)^2 over sum q_i y_i^2 <= radius^2: y_i = p_i t_i / (p_i + nu q_i).
 
     nu is the root of the secular equation |y|_q = radius, by Newton's method on 1/|y|_q, which climbs to it from 0
     without passing it (More and Sorensen 1983). The answer is scaled into the set at the end: rounding

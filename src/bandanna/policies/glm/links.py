@@ -18,11 +18,7 @@ from bandanna.errors import InvalidArgument
 from bandanna.storage.encoding import stored_as
 from bandanna.types import Floats
 
-# Derivatives of the links' means, to any order: what a polynomial of the loss near a point is made of.
-#
-# logistic           mu^(k) = P_k(s),   P_1 = s - s^2,   P_{k+1} = (s - s^2) P_k'
-# probit             mu^(k) = (-1)^{k-1} He_{k-1}(z) phi(z),   He the Hermite polynomials
-# an exponential family: the cumulants, here from central moments
+# Derivatives of the links' means, to any order: polynomials, and cumulants of an exponential family.
 
 
 @lru_cache(maxsize=16)
@@ -41,27 +37,26 @@ def _logistic_table(order: int) -> Floats:
 
 
 def logistic_derivatives(z: Floats, order: int) -> Floats:
-    """s, s', ..., s^(order) at z: (...) -> (..., order + 1)."""
+    """Return s, s', ..., s^(order) at z: (...) -> (..., order + 1)."""
     s = special.expit(z)[..., None]
     return np.asarray(s ** np.arange(1, order + 2) @ _logistic_table(order))
 
 
 @lru_cache(maxsize=16)
 def logistic_ratio(order: int) -> float:
-    """sup |s^(order) / s'|."""
+    """Return sup |s^(order) / s'|."""
     ratio = _logistic_polynomials(order)[order] // Polynomial([0.0, 1.0, -1.0])
     return 1.01 * float(np.max(np.abs(ratio(np.linspace(0.0, 1.0, 1001)))))
 
 
 @lru_cache(maxsize=16)
 def _hermite_table(order: int) -> Floats:
-    """Coefficients of 1, z, ..., of (-1)^{k-1} He_{k-1}, k = 1, ..., order: (order, order)."""
     rows = [(-1) ** k * hermite_e.herme2poly([0.0] * k + [1.0]) for k in range(order)]
     return np.array([np.pad(row, (0, order - len(row))) for row in rows]).T
 
 
 def probit_derivatives(z: Floats, order: int) -> Floats:
-    """Phi, phi, ...: (...) -> (..., order + 1)."""
+    """Return Phi, phi, ...: (...) -> (..., order + 1)."""
     tame = np.clip(z, -40.0, 40.0)[..., None]  # beyond it phi and all its derivatives vanish
     density = np.exp(-0.5 * tame**2) / math.sqrt(2 * math.pi)
     rest = density * (tame ** np.arange(order) @ _hermite_table(order))
@@ -69,12 +64,12 @@ def probit_derivatives(z: Floats, order: int) -> Floats:
 
 
 def probit_ratio(order: int, bound: float) -> float:
-    """At least sup |mu^(order) / mu'| over |z| <= bound."""
+    """Bound sup |mu^(order) / mu'| over |z| <= bound from above."""
     return float(np.abs(_hermite_table(order)[:, -1]) @ bound ** np.arange(order))
 
 
 def cumulants(chances: Floats, values: Floats, order: int) -> Floats:
-    """Of a law on `values` (V,), chances (..., V): kappa_1, ..., kappa_{order+1}, (..., order + 1)."""
+    """Return kappa_1, ..., kappa_{order+1}, (..., order + 1), of a law on `values` (V,) with chances (..., V)."""
     mean = chances @ values
     centred = values - mean[..., None]
     moment = [np.ones(mean.shape), np.zeros(mean.shape)]
@@ -187,16 +182,7 @@ def _cumulants(z: Floats, most: int) -> tuple[Floats, Floats]:
     return np.concatenate(variances), np.concatenate(thirds)
 
 
-# Links of generalised linear models: E[r | x] = mu(z), z = <x, theta>, with rewards in [0, R].
-#
-#     loss      l(theta; x, r) = b(z) - r z,     mu = b',     gradient (mu(z) - r) x,     Hessian mu'(z) x x^T
-#
-# The loss is convex for every increasing mu, and E[gradient] = 0 at the true theta whatever the law of r: for the
-# canonical families it is the negative log-likelihood, for the probit link it is the matching ("integrated link") loss.
-# Every function is elementwise, finite and free of warnings for |z| up to 500 and beyond.
-#
-# Reference: paper [003], section 4 and Lemma H.1. Deviation: for the probit link, which is not canonical,
-# |mu''| <= |z| mu', so its self-concordance constant is max(R, S) and not R.
+# Links
 
 
 _SQRT_TAU = math.sqrt(2 * math.pi)
@@ -204,7 +190,13 @@ _SQRT_TAU = math.sqrt(2 * math.pi)
 
 @dataclass(frozen=True, kw_only=True)
 class Link(ABC):
-    """mu, its derivative and integral, and the constants that bounds need; rewards lie in [0, `reward_bound`]."""
+    """A link mu of a generalised linear model, E[r | x] = mu(z) with z = <x, theta> and rewards in [0, R].
+
+    The loss is b(z) - r z with b' = mu, convex for every increasing mu, with mean gradient 0 at the true theta whatever
+    the law of r. For canonical families it is the negative log-likelihood, for the probit link the matching loss.
+    Functions are elementwise, and finite for |z| up to 500 and beyond. Reference: paper [003], section 4 and Lemma H.1.
+    Deviation: the probit link is not canonical, |mu''| <= |z| mu', so its self-concordance constant is max(R, S).
+    """
 
     name: ClassVar[str]
     binary: ClassVar[bool] = False  # rewards are 0 or 1
@@ -221,30 +213,30 @@ class Link(ABC):
 
     @abstractmethod
     def mean(self, z: Floats) -> Floats:
-        """mu(z)."""
+        """Return mu(z), the mean reward."""
 
     @abstractmethod
     def slope(self, z: Floats) -> Floats:
-        """mu'(z)."""
+        """Return mu'(z), the slope of the mean."""
 
     @abstractmethod
     def potential(self, z: Floats) -> Floats:
-        """b(z), an integral of mu."""
+        """Return b(z), an integral of mu."""
 
     def concordance(self, parameter_bound: float) -> float:
-        """M with |mu''(z)| <= M mu'(z) for |z| <= S: R for an exponential family on [0, R] (Lemma H.1)."""
+        """Return M with |mu''(z)| <= M mu'(z) for |z| <= S; R for an exponential family on [0, R] (Lemma H.1)."""
         return self.reward_bound
 
     def derivatives(self, z: Floats, order: int) -> Floats | None:
-        """mu, mu', ..., mu^(order), (...) -> (..., order + 1); None: not known (only `expansion` queries for them)."""
+        """Return mu, mu', ..., mu^(order), (...) -> (..., order + 1); None if they are not known."""
         return None
 
     def derivative_ratio(self, order: int, bound: float) -> float:
-        """At least sup |mu^(order) / mu'| over |z| <= bound."""
+        """Bound sup |mu^(order) / mu'| over |z| <= bound from above."""
         return math.inf
 
     def residual_bound(self, parameter_bound: float) -> float:
-        """G = sup |mu(z) - r| over |z| <= S and rewards in [0, R]: R where mu stays in [0, R]."""
+        """Return G = sup |mu(z) - r| over |z| <= S and rewards in [0, R]; R where mu stays in [0, R]."""
         return self.reward_bound
 
     def kappa(self, parameter_bound: float) -> float:
@@ -254,7 +246,7 @@ class Link(ABC):
 
     @abstractmethod
     def draw(self, means: Floats, uniforms: Floats) -> Floats:
-        """Rewards with these means from one uniform number each."""
+        """Draw rewards with these means from one uniform number each."""
 
 
 @stored_as("LogisticLink")
@@ -268,7 +260,7 @@ class Logistic(Link):
     slope_bound = 0.25
 
     def mean(self, z: Floats) -> Floats:
-        """1 / (1 + e^-z)."""
+        """Return mu(z), the mean reward."""
         return np.asarray(special.expit(z))
 
     def slope(self, z: Floats) -> Floats:
@@ -284,7 +276,7 @@ class Logistic(Link):
         return logistic_ratio(order)
 
     def draw(self, means: Floats, uniforms: Floats) -> Floats:
-        """1 if the uniform number is below the mean."""
+        """Draw rewards with these means from one uniform number each."""
         return np.asarray(uniforms < means, dtype=float)
 
 
@@ -317,7 +309,7 @@ class Probit(Link):
         return probit_ratio(order, bound)
 
     def draw(self, means: Floats, uniforms: Floats) -> Floats:
-        """1 if the uniform number is below the mean."""
+        """Draw rewards with these means from one uniform number each."""
         return np.asarray(uniforms < means, dtype=float)
 
 
@@ -415,7 +407,7 @@ class TruncatedPoisson(Link):
         return bound_skew(self.most)
 
     def argument(self, means: Floats) -> Floats:
-        """z with mu(z) = mean, by bisection on [-60, 60]."""
+        """Return z with mu(z) = mean, by bisection on [-60, 60]."""
         low, high = np.full(np.shape(means), -60.0), np.full(np.shape(means), 60.0)
         for _ in range(60):
             middle = (low + high) / 2
@@ -431,7 +423,7 @@ class TruncatedPoisson(Link):
 @stored_as("LinearLink")
 @dataclass(frozen=True, kw_only=True)
 class Linear(Link):
-    """mu(z) = z with rewards in [0, 1]; simulated rewards are Bernoulli with the mean cut off there."""
+    """mu(z) = z with rewards in [0, 1]; simulated rewards are Bernoulli with the mean clipped to it."""
 
     name = "linear"
     reward_bound = 1.0
@@ -442,7 +434,7 @@ class Linear(Link):
         return np.asarray(z, dtype=float)
 
     def slope(self, z: Floats) -> Floats:
-        """1."""
+        """Return mu'(z), the slope of the mean."""
         return np.ones(np.shape(z))
 
     def potential(self, z: Floats) -> Floats:
@@ -463,7 +455,7 @@ class Linear(Link):
         return 1.0 + parameter_bound
 
     def draw(self, means: Floats, uniforms: Floats) -> Floats:
-        """1 if the uniform number is below the mean."""
+        """Draw rewards with these means from one uniform number each."""
         return np.asarray(uniforms < means, dtype=float)
 
 
@@ -474,7 +466,7 @@ _FAMILIES: dict[str, type[Link]] = {"Binomial": Binomial, "TruncatedPoisson": Tr
 
 
 def link_of(link: Link | str | Mapping[str, Any]) -> Link:
-    """A link; one that needs no argument by its name; or a table from a file, `{name = "Binomial", trials = 4}`.
+    """Return a link: given, by its name, or from a table of a file, `{name = "Binomial", trials = 4}`.
 
     >>> link_of({"name": "Binomial", "trials": 4})
     Binomial(trials=4)

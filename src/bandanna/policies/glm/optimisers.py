@@ -22,18 +22,8 @@ from bandanna.protocols.shuffle_binomial import ShuffleBinomial
 from bandanna.storage.encoding import stored_as
 from bandanna.types import Bools, Floats
 
-# Projected descent along noisy gradient sums: what the central and the shuffle-private optimisers share.
-#
-#     theta_{j+1} = Proj( theta_j - A (g_j + ridge theta_j) ),       g_j a noisy sum of gradients at theta_j
-#
-# A is (eta/t) I with eta = 2S/(L sqrt N), L = G + ridge S/t, the rule of Lemma U.4 [003], and the answer the mean of
-# theta_1..theta_N; or A is the inverse of a public matrix (noisy Newton steps) and the answer the mean of the later
-# half of the iterates. `descend` reads no data: everything is post-processing of the sums g_j. What a device adds to
-# them is `gradients`, clipped: |x| <= 1, residuals in [-G, G], so a user's gradient lies in the ball of radius G.
-#
-# Utility (Lemma U.2 [003], derived anew: our copy lacks its formulas). Let F = (loss)/t with minimum F* on
-# |theta| <= S, D = 2S, and let the noise of a sum have independent coordinates that are sub-Gaussian with standard
-# deviation s: Gaussian ones, or sums of fair coins and of rounding. One step of the lemma's rule has
+# Utility (Lemma U.2 [003], derived anew: our copy lacks its formulas). Let F = (loss)/t with minimum F* on |theta| <=
+# S, D = 2S, and let the noise of a sum have independent sub-Gaussian coordinates of standard deviation s. One step has
 #
 #     F(theta_j) - F* <= (|theta_j - theta*|^2 - |theta_{j+1} - theta*|^2)/(2 eta)
 #                        + (eta/2) |g + z|^2 - <z, theta_j - theta*>
@@ -49,16 +39,16 @@ from bandanna.types import Bools, Floats
 
 
 Project = Callable[[Floats], Floats]
-Points = Generator[Floats, Floats, Floats]  # where sums of gradients are wanted; is sent them; returns the estimate
+Points = Generator[Floats, Floats, Floats]  # yields points, receives the sums of gradients there, returns the estimate
 
 
 def make_gradient_ball(link: Link, dim: int, parameter_bound: float) -> Ball:
-    """Where one user's gradient lies: |clip(mu - r) x| <= G."""
+    """Return the domain of one user's gradient: |clip(mu - r) x| <= G."""
     return Ball(dim=dim, bound=link.residual_bound(parameter_bound))
 
 
 def compute_gradients(link: Link, ball: Ball, theta: Floats, features: Floats, rewards: Floats) -> Statistic:
-    """Clipped gradients at theta, (*R, d), of users: (*R, n, d), (*R, n) -> statistics of the ball."""
+    """Return clipped gradients at theta, (*R, d), of users: (*R, n, d), (*R, n)."""
     check_all_finite("features", features)
     check_all_finite("rewards", rewards)
     x = clip_norm(features, 1.0)
@@ -69,7 +59,14 @@ def compute_gradients(link: Link, ball: Ball, theta: Floats, features: Floats, r
 
 @dataclass(frozen=True, kw_only=True)
 class GradientSums(ABC):
-    """`steps` noisy sums of gradients an estimate, each a release of `protocol`, which is calibrated on the ball."""
+    """Projected descent along `steps` noisy sums of gradients g_j, each a release of `protocol`.
+
+        theta_{j+1} = Proj(theta_j - A (g_j + ridge theta_j))
+
+    A is (eta/t) I with eta = 2S/(L sqrt N), L = G + ridge S/t, the rule of Lemma U.4 [003], and the estimate the mean
+    of theta_1..theta_N; or A is the inverse of a public matrix (noisy Newton steps) and the estimate the mean of the
+    later half. Everything but the sums is post-processing of them and of public numbers.
+    """
 
     link: Link
     parameter_bound: float
@@ -83,13 +80,13 @@ class GradientSums(ABC):
 
     @property
     def event(self) -> RepetitionEvent:
-        """What one user pays whose data are replaced."""
+        """The price of a replaced user."""
         return RepetitionEvent(event=self.protocol.event, times=self.steps)
 
     @property
     @abstractmethod
     def std(self) -> float:
-        """Of the noise in each coordinate of a sum."""
+        """Standard deviation of the noise in each coordinate of a sum."""
 
     def excess_bound(self, *, count: int, ridge: float, failure: float | None = None) -> float:
         """Bound the excess of the mean loss by the lemma's rule, for the steps that run.
@@ -149,7 +146,7 @@ class GradientSums(ABC):
         return 2 * self.parameter_bound * min(u, u / math.sqrt(self.steps) + q / u + c)
 
     def gradients(self, theta: Floats, features: Floats, rewards: Floats) -> Statistic:
-        """Device: what a user adds to a sum."""
+        """Device: return a user's gradient."""
         assert isinstance(self.protocol.domain, Ball)
         return compute_gradients(self.link, self.protocol.domain, theta, features, rewards)
 
@@ -162,7 +159,7 @@ class GradientSums(ABC):
         matrix: Floats | None = None,
         project: Project | None = None,
     ) -> Points:
-        """Theta (*R, d) from `start`: yields points, is sent the noisy sums there.
+        """Yield the points of a descent from `start`, receive the noisy sums there, and return theta (*R, d).
 
         `count`: the public number t that scales the steps, never a private number of rows; `matrix`: a public positive
         definite matrix (*R, d, d) for Newton steps in place of the lemma's; `project`: onto a public set, the ball
@@ -196,7 +193,7 @@ class GradientSums(ABC):
         project: Project | None = None,
         path: str | None = None,
     ) -> Floats:
-        """One estimate from features (*R, n, d) and rewards (*R, n): theta (*R, d); see `descend`.
+        """Return one estimate, (*R, d), from features (*R, n, d) and rewards (*R, n); see `descend`.
 
         `count`: None where the number of rows is public; `path`: by messages with a secure source, else by law.
         """
@@ -214,34 +211,17 @@ class GradientSums(ABC):
 
 
 def lipschitz(residual_bound: float, ridge: float, parameter_bound: float, count: int) -> float:
-    """L of the mean loss on |theta| <= S: G + ridge S/t."""
+    """Return L = G + ridge S/t of the mean loss on |theta| <= S."""
     return residual_bound + ridge * parameter_bound / count
-
-
-# Private estimation by noisy projected gradient steps, priced in zCDP (paper [003], Lemma U.4).
-#
-#     g_j = sum_i clip(mu(<x_i, theta_j>) - r_i) x_i + z_j,       z_j ~ N(0, std^2 I),
-#
-# with the steps of `descent`. Symbols: N `steps`; S `parameter_bound`; G = sup |mu - r| the residuals' bound; t
-# `count`, a public number.
-#
-# Privacy. Features are clipped to |x| <= 1 and residuals to [-G, G], so one user's gradient has norm at most G and the
-# sum moves by at most 2G when a user is replaced, by at most G when one is added or removed. Step sizes, N, the start
-# and the projection depend on public quantities only, the regulariser on no data at all. Hence every step is a Gaussian
-# release of price 2G/std, and a call costs rho = N (2G)^2 / (2 std^2) in zCDP; later gradients are taken at points that
-# depend on earlier releases, which adaptive composition allows.
-#
-# Utility. For the lemma's rule the excess of the mean loss is bounded in `descent`; in expectation by
-#
-#     2S L / sqrt N + S d std^2 / (t^2 L sqrt N).
-#
-# With std^2 = 2 G^2 N / rho and N = rho t^2 / (2 (d + log(1/failure))) this is at most
-# 2.13 * 2S L sqrt(d + log(1/failure)) / (t sqrt rho); with fewer steps than that the first term is larger.
 
 
 @dataclass(frozen=True, kw_only=True)
 class NoisyGradient(GradientSums):
-    """`calls` estimations of `steps` noisy gradients each, by a trusted server."""
+    """`calls` estimations of `steps` noisy gradients each, by a trusted server (paper [003], Lemma U.4).
+
+    One user's gradient has norm at most G, so a sum moves by at most 2G when a user is replaced, by at most G when one
+    is added or removed: a call costs rho = N (2G)^2 / (2 std^2), by adaptive composition over the steps.
+    """
 
     protocol: CentralGaussian
     calls: int = 1
@@ -254,7 +234,7 @@ class NoisyGradient(GradientSums):
     def of_std(
         cls, std: float, *, link: Link, dim: int, parameter_bound: float, steps: int, calls: int = 1
     ) -> NoisyGradient:
-        """With Gaussian noise of this standard deviation in every coordinate of a sum."""
+        """Make an optimiser with Gaussian noise of this standard deviation in every coordinate of a sum."""
         protocol = CentralGaussian(domain=make_gradient_ball(link, dim, parameter_bound), noise_std=std)
         return cls(link=link, parameter_bound=parameter_bound, steps=steps, protocol=protocol, calls=calls)
 
@@ -262,7 +242,7 @@ class NoisyGradient(GradientSums):
     def priced(
         cls, *, link: Link, dim: int, parameter_bound: float, steps: int, mu: float, calls: int = 1
     ) -> NoisyGradient:
-        """All calls together cost `mu` in Gaussian DP (rho = mu^2/2), the grid's share aside.
+        """Make an optimiser whose calls together cost `mu` in Gaussian DP (rho = mu^2/2), besides the grid.
 
         (2G)^2 steps calls / std^2 = mu^2.
         """
@@ -280,30 +260,19 @@ class NoisyGradient(GradientSums):
 
     @property
     def half_event(self) -> RepetitionEvent:
-        """What a user pays whose data are added or removed: sensitivity G, on the grid that is used."""
+        """The price of an added or removed user: sensitivity G, on the grid that is used."""
         whole = self.protocol.mechanism
         added = GaussianMechanism(std=whole.std, sensitivity=self.residual_bound, dim=whole.dim, grid=whole.step)
         return RepetitionEvent(event=added.event, times=self.steps * self.calls)
 
 
 def lemma_steps(*, rho: float, count: int, dim: int, failure: float, most: int = 500) -> int:
-    """N = rho t^2 / (2 (d + log(1/failure))) of Lemma U.4, between 1 and a cap.
+    """Return N = rho t^2 / (2 (d + log(1/failure))) of Lemma U.4, between 1 and a cap.
 
     Each step reads all rows, so N steps cost t N: uncapped that is t^3. Fewer steps have a larger `excess_bound`.
     """
     balanced = math.ceil(rho * count**2 / (2 * (dim + math.log(1 / validation.open_probability("failure", failure)))))
     return max(1, min(most, balanced))
-
-
-# Private estimation in the shuffle model: every gradient is a shuffled vector sum (paper [003], Algorithm 7).
-#
-# All n users of a batch take part in each of N rounds: in round j they receive theta_j, form their clipped gradients,
-# and the binomial vector sum (`protocols.shuffle_binomial`) turns these into a noisy total. The regulariser and the
-# projection are the analyzer's. Deviations: our tight binomial noise with its composable price (proofs.md A.3b)
-# instead of the printed constants, numerical composition over the rounds instead of advanced composition, and sums.
-#
-# Privacy: one release of a batch is a BinomialEvent; a user is in N of them (and in one for the batch's matrix), which
-# the accountant composes; batches have disjoint users.
 
 
 @stored_as("OuterProducts")
@@ -335,7 +304,7 @@ class OuterProducts(SymmetricMatrix):
         return clip_norm(self.pack((positive + np.swapaxes(positive, -1, -2)) / 2), self.bound)
 
     def statistic(self, features: Floats, weights: Floats, clipped: Bools | bool = False) -> Statistic:
-        """w x x^T of features (..., users, d) and weights (..., users), both clipped before it is formed.
+        """Return w x x^T of features (..., users, d) and weights (..., users), both clipped before it is formed.
 
         clipped: whose reward is clipped too, (..., users): such a report is counted, once.
         """
@@ -350,7 +319,11 @@ class OuterProducts(SymmetricMatrix):
 
 @dataclass(frozen=True, kw_only=True)
 class ShuffledGradient(GradientSums):
-    """`steps` shuffled gradient sums of one batch; `protocol` is the calibrated vector sum on the ball of radius G."""
+    """`steps` shuffled gradient sums of one batch of users (paper [003], Algorithm 7).
+
+    Deviations: tight binomial noise with its composable price (docs/appendix/proofs.md, A.3b), numerical composition
+    over the rounds, and sums instead of means.
+    """
 
     protocol: ShuffleBinomial
 

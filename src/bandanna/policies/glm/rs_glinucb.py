@@ -145,25 +145,25 @@ class RareSwitchingPolicy(GLMPolicy[State]):
         """beta, in units of |x|_{H_tau^{-1}}."""
 
     def weights(self, theta_o: Floats, features: Floats) -> Floats:
-        """w = mu'(<x, theta_o>) / e, at most L_mu / e whatever theta_o is: (*R, d), (*R, n, d) -> (*R, n)."""
+        """Return w = mu'(<x, theta_o>) / e, at most L_mu / e whatever theta_o is: (*R, d), (*R, n, d) -> (*R, n)."""
         z = (features @ theta_o[..., None])[..., 0]
         return np.minimum(self.model.slope(z), self.model.slope_bound) / math.e
 
 
 def compute_norms(contexts: Floats, inverse: Floats) -> Floats:
-    """|x|^2_{V^{-1}}: (*R, n, K, d), (*R, 1 or n, d, d) -> (*R, n, K)."""
+    """Return |x|^2_{V^{-1}}: (*R, n, K, d), (*R, 1 or n, d, d) -> (*R, n, K)."""
     return np.asarray(np.einsum("...i,...i->...", contexts @ inverse, contexts))
 
 
 def first_true(flags: NDArray[np.bool_]) -> Ints:
-    """Index of the first True in each row, the row's length where there is none: (..., B) -> (...)."""
+    """Return the index of the first True in each row, else the row's length: (..., B) -> (...)."""
     found = np.argmax(flags, axis=-1)
     none = ~np.take_along_axis(flags, found[..., None], axis=-1)[..., 0]
     return np.asarray(np.where(none, flags.shape[-1], found), dtype=np.int64)
 
 
 def select_features(contexts: Floats, actions: Ints) -> Floats:
-    """Features of the arms that are given: (*R, n, K, d), (*R, n) -> (*R, n, d)."""
+    """Return the features of the chosen arms: (*R, n, K, d), (*R, n) -> (*R, n, d)."""
     return np.asarray(np.take_along_axis(contexts, actions[..., None, None], axis=-2)[..., 0, :])
 
 

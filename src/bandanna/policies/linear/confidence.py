@@ -18,37 +18,16 @@ from bandanna.policies.contextual_bounds import linucb_ellipsoid, linucb_lemma
 from bandanna.storage.encoding import stored_as
 from bandanna.types import Floats
 
-# Confidence of the private linear estimate: how large noise can get, the regulariser against it, and the radius.
+# The noise law is known, so its quantiles are computed. With N_m and h_m the noise of the running Gram matrix and
+# vector after batch m, except with probability a (a third each for rewards, matrix and vector),
 #
-# With N_m and h_m the noise of the running Gram matrix and vector after batch m, H = lambda I + N_m,
-#
-#     Sigma >= |N_m| for all m,  lambda = max(ridge, 2 Sigma),  lambda_min = lambda - Sigma,  lambda_max = lambda +
-#     Sigma,
+#     Sigma >= |N_m| for all m,   lambda = max(ridge, 2 Sigma),   lambda_min, lambda_max = lambda -+ Sigma,
 #     nu >= |h_m| / sqrt(lambda_min),
 #     beta_m = s sqrt(2 log(3/a) + d log(1 + t_m / (d lambda_min))) + S sqrt(lambda_max) + nu        [000, Lemma A.2]
 #
-# except with probability a (`failure`), a third each for rewards, matrix and vector. The noise law is known, so its
-# quantiles are computed, not bounded by constants: an isotropic symmetric matrix whose packed coordinates have standard
-# deviation 1 has sup_x x^T N x with variance 1 in every direction, so |N|, the supremum over x and both signs, exceeds
-# its mean by more than sqrt(2 log(1/p)) with probability at most p (Borell-TIS), and |h| is chi-distributed. For sums
-# of independent symmetric batches, Levy's inequality P(max_m |N_m| > x) <= 2 P(|N_M| > x) lets one quantile serve all
-# m; continual releases take a union over m.
-#
-# As printed (`PaperConfidence`), with sigma the largest standard deviation of an entry and two constants left open,
-#
-#     Sigma = c1 sigma (sqrt d + sqrt(log(M/a))),  nu = c2 sqrt(sigma (sqrt d + sqrt(log(M/a)))),
-#     beta_m = sqrt(2 log(2/a) + d log(1 + t_m / (d lambda_min))) + S sqrt(lambda_max) + nu          [000, Lemma A.4]
-#
-# and for concurrent shufflers over n users, with a = 1/n, s the rewards' standard deviation, and sigma' an error that
-# no entry of a running sum exceeds but with probability 1/(n^2 (d^2 + d)), the d_low - 1 users included whose batch is
-# open,
-#
-#     sigma' = c1 (d_low - 1 + sigma sqrt(2 log(2 n^2 (d^2 + d)))),     lambda = 2 sigma' d,
-#     beta_t = s sqrt(2 log(2/a) + d log(3 + 2 t/(d lambda))) + S sqrt(3 lambda/2) + c2 sqrt(lambda/2)  [002, Theorem
-#     C.3]
-#
-# where [002] gives the order of sigma' only, k^{3/2} n^{1/(2k+1)}/epsilon (Corollary 3.5): ours is the sub-Gaussian
-# bound of its proof for the noise in use. A radius belongs to a release: t is the time of the release.
+# |N|, the supremum of x^T N x over |x| = 1 and both signs, exceeds its mean by more than sqrt(2 log(1/p)) with
+# probability at most p (Borell-TIS), and |h| is chi-distributed. For sums of independent symmetric batches, Levy's
+# inequality P(max_m |N_m| > x) <= 2 P(|N_M| > x) lets one quantile serve all m; continual releases take a union over m.
 
 
 _DRAWN = 32  # dimensions of the largest matrices whose mean norm is simulated: 4000 draws take 0.3 s
@@ -56,10 +35,7 @@ _DRAWN = 32  # dimensions of the largest matrices whose mean norm is simulated: 
 
 @dataclass(frozen=True, kw_only=True)
 class Confidence:
-    """Regulariser and radius before the first batch and after each, computed for the batch that is asked for.
-
-    Parts of the radius of which every batch has its own are tables; others take no memory for their repetitions.
-    """
+    """Regulariser and radius before the first batch and after each: beta_m above, or as printed."""
 
     dim: int
     sizes: RunLengthSizes
@@ -73,13 +49,13 @@ class Confidence:
     ratio: float = 1.0  # of eigenvalues inside the logarithm: lambda_max/lambda_min in Theorem C.2 of [002]
 
     def at(self, batches: int) -> tuple[float, float]:
-        """Regulariser and radius after so many batches."""
+        """Return the regulariser and the radius after so many batches."""
         noise = self.noises[batches - 1] if batches else self.first
         growth = self.slope * np.sqrt(self._log_det(self.sizes.before(batches)))
         return float(self.ridge[batches]), float(growth + self.biases[batches] + noise)
 
     def ahead(self, first: int, count: int) -> OptimismTables:
-        """What `estimate` takes after first, first + 1, ... batches, so many of them, where a batch is one user."""
+        """Return the tables for `count` batches of one user each after `first`."""
         after = np.arange(first, first + count)
         noise = np.where(after > 0, self.noises[np.maximum(after - 1, 0)], self.first)
         radii = self.slope * np.sqrt(self._log_det(after.astype(float))) + self.biases[after] + noise
@@ -97,7 +73,7 @@ class Confidence:
         return np.asarray(self.level + self.dim * growth)
 
     def estimate(self, vector: Floats, gram: Floats, batches: int) -> tuple[Floats, Floats, float, NDArray[np.int64]]:
-        """theta (*R, d), V^{-1} (*R, d, d), the radius, and whether V had to be made positive (*R)."""
+        """Return theta (*R, d), the inverse (*R, d, d), the radius, and which matrices were repaired (*R)."""
         ridge, radius = self.at(batches)
         inverse, repaired = positive_inverse(gram + ridge * self._identity, floor=1e-3 * ridge)  # V_m^{-1}
         theta = (inverse @ np.ascontiguousarray(vector)[..., None])[..., 0]
@@ -108,11 +84,11 @@ class Confidence:
         return np.eye(self.dim)
 
     def facts(self, width: float) -> dict[str, float]:
-        """The numbers of Lemma A.2 [000]."""
+        """Return the numbers of the regret bound."""
         return {"radius": width * self.at(len(self.sizes))[1], "smallest": self.smallest}
 
     def bound(self, *, horizon: int, batch: int, dim: int, width: float = 1.0) -> float:
-        """What Lemma A.2 of [000] promises with the last radius."""
+        """Return the regret that Lemma A.2 of [000] promises with this radius."""
         radius = width * self.at(len(self.sizes))[1]
         return float(linucb_lemma(horizon=horizon, dim=dim, batch=batch, radius=radius, smallest=self.smallest))
 
@@ -120,7 +96,24 @@ class Confidence:
 @stored_as("PaperConfidence")
 @dataclass(frozen=True, kw_only=True)
 class PaperConfidence:
-    """Regulariser and radius as printed, with the constants c1 `matrix` and c2 `vector` that the paper leaves open."""
+    """Regulariser and radius as printed in [000] and [002].
+
+    With sigma the largest standard deviation of an entry,
+
+        Sigma = c1 sigma (sqrt d + sqrt(log(M/a))),  nu = c2 sqrt(sigma (sqrt d + sqrt(log(M/a)))),
+        beta_m = sqrt(2 log(2/a) + d log(1 + t_m / (d lambda_min))) + S sqrt(lambda_max) + nu          [000, Lemma A.4]
+
+    For concurrent shufflers over n users, with a = 1/n, lambda = 2 sigma' d and an error sigma' of any entry of a sum:
+
+        sigma' = c1 (d_low - 1 + sigma sqrt(2 log(2 n^2 (d^2 + d))))
+        beta_t = s sqrt(2 log(2/a) + d log(3 + 2 t/(d lambda))) + S sqrt(3 lambda/2) + c2 sqrt(lambda/2)
+                                                                                                 [002, Theorem C.3]
+
+    Parameters
+    ----------
+    matrix, vector
+        The constants c1 and c2, which the papers leave open.
+    """
 
     matrix: float = 1.0
     vector: float = 1.0
@@ -138,7 +131,7 @@ class PaperConfidence:
         ridge: float,
         parameter_bound: float,
     ) -> Confidence:
-        """Regulariser and radius for batches of these sizes [000, Lemma A.4]."""
+        """Return regulariser and radius for batches of these sizes [000, Lemma A.4]."""
         sigma = float(np.max(prefix_std, initial=0.0))
         spread = sigma * (math.sqrt(dim) + math.sqrt(math.log(max(1, len(prefix_std)) / failure)))
         matrix, vector = self.matrix * spread, self.vector * math.sqrt(spread)  # Sigma, nu
@@ -169,7 +162,7 @@ class PaperConfidence:
         parameter_bound: float,
         reward_std: float,
     ) -> Confidence:
-        """Regulariser and radius for running sums that miss up to `delay` users [002, Theorem C.3]; a is 1/n."""
+        """Return regulariser and radius for running sums that miss up to `delay` users [002, Theorem C.3]."""
         sigma, entries = float(np.max(prefix_std, initial=0.0)), dim**2 + dim
         error = delay + sigma * math.sqrt(2 * math.log(2 * entries) + 4 * math.log(horizon))
         regulariser = max(ridge, 2 * self.matrix * error * dim)  # lambda
@@ -190,7 +183,7 @@ class PaperConfidence:
 
 @lru_cache(maxsize=256)
 def mean_norm(dim: int) -> float:
-    """At least E |N|, N symmetric with standard normal diagonal and N(0, 1/2) above it.
+    """Bound E |N| from above, N symmetric with standard normal diagonal and N(0, 1/2) above it.
 
     Up to 32 dimensions of 4000 fixed draws, plus 4 s.e. Above, sqrt 2 E|g| + E|xi| with g in R^d and xi standard normal
     (Sudakov-Fernique): e x^T N x, e = +-1, moves from x to y by 2 - 2 <x, y>^2 <= 4 - 4 <x, y> in the mean square, and
@@ -207,19 +200,19 @@ def mean_norm(dim: int) -> float:
 
 
 def matrix_quantile(dim: int, tail: float) -> float:
-    """|N| stays below this, in units of the packed coordinates' standard deviation, except with probability `tail`."""
+    """Return what |N| stays below except with probability `tail`, in standard deviations of a coordinate."""
     return mean_norm(dim) + math.sqrt(2 * math.log(1 / tail))
 
 
 def vector_quantile(dim: int, tail: float) -> float:
-    """|h| stays below this except with probability `tail`: the chi quantile, exactly."""
+    """Return what |h| stays below except with probability `tail`: the chi quantile."""
     return math.sqrt(2 * float(special.gammainccinv(dim / 2, tail)))
 
 
 def noise_bounds(
     prefix_std: Floats, dim: int, failure: float, *, independent: bool, growing: bool, matrix_std: float = 1.0
 ) -> tuple[Floats, Floats]:
-    """Bounds on |N_m| and |h_m|, m = 1..M, simultaneously, each except with probability failure/3.
+    """Bound |N_m| and |h_m|, m = 1..M, simultaneously, each except with probability failure/3.
 
     matrix_std is that of u^T N u, |u| = 1, in units of `prefix_std`.
     Flat (one bound for all m) unless `growing`: then dyadic blocks of m, each with its own share of the failure.
@@ -256,7 +249,7 @@ def compute_confidence(
     growing: bool,
     matrix_std: float = 1.0,
 ) -> Confidence:
-    """Regulariser and radius for batches of these sizes; entry 0 is before the first."""
+    """Return regulariser and radius for batches of these sizes [000, Lemma A.2]."""
     matrix, vector = noise_bounds(
         prefix_std, dim, failure, independent=independent, growing=growing, matrix_std=matrix_std
     )
@@ -280,30 +273,24 @@ def compute_confidence(
     )
 
 
-# Where theta must be, given released sums whose noise is known: the summed ellipsoid (docs/appendix/proofs.md).
-#
-# After m batches of t users v = sum x y + h and G = sum x x^T + N are released, so v - G theta* = e + h - N theta* with
-# the rewards' e = sum x eta. With s the rewards' and sigma the noise's standard deviation, |theta*| <= S, |N| <= Sigma,
-# and k sigma that of u^T N u for |u| = 1 (k = 1, or sqrt 2 for reports that are not isometric),
-#
-#     omega = sigma^2 (1 + k^2 S^2/2) + s^2 ridge,    R = (omega + s^2 Sigma) I + s^2 G,    rho = omega / s^2,
-#     beta = sqrt(2 log(3 J/a) + d log(1 + t/(d rho_j))) + q(a/(3 M)) sqrt(1 - s^2 ridge / omega),
-#     |v - G theta*|_{R^{-1}} <= beta   and   c |theta*|^2 <= c S^2                              for any c > 0: so
-#
-#     |theta* - theta|_P^2 <= beta^2 + c S^2,    P = G R^{-1} G + c I,    theta = P^{-1} G R^{-1} v,
-#     c S^2 = 1 + beta^2 (u + (6 u)^3),    u = beta^2 / (S^2 q),    q = (t/d)^2 / (omega + s^2 Sigma + s^2 t/d)
-#
-# except with probability a (`failure`), for all of M batches at once; rho_j is rho, rounded down to one of J powers of
-# 2.
-
-
 _MOST = 1e4  # c S^2 / beta^2: beyond, arms would be told apart by the last digits of their index
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(200)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ellipsoid:
-    """Regulariser and radius before the first batch and after each, computed for the batch that is asked for."""
+    """The summed ellipsoid: where theta must be, given released sums of known noise (docs/appendix/proofs.md).
+
+    After m batches of t users, with s and sigma the standard deviations of rewards and noise, k sigma that of u^T N u
+    for |u| = 1, |theta| <= S and |N| <= Sigma:
+
+        omega = sigma^2 (1 + k^2 S^2/2) + s^2 ridge,    R = (omega + s^2 Sigma) I + s^2 G,    rho = omega / s^2,
+        beta = sqrt(2 log(3 J/a) + d log(1 + t/(d rho_j))) + q(a/(3 M)) sqrt(1 - s^2 ridge / omega),
+        |theta* - theta|_P^2 <= beta^2 + c S^2,    P = G R^{-1} G + c I,    theta = P^{-1} G R^{-1} v,
+        c S^2 = 1 + beta^2 (u + (6 u)^3),    u = beta^2 / (S^2 q),    q = (t/d)^2 / (omega + s^2 Sigma + s^2 t/d)
+
+    except with probability a, for all of M batches at once; rho_j is rho, rounded down to one of J powers of 2.
+    """
 
     dim: int
     sizes: RunLengthSizes
@@ -372,12 +359,12 @@ class Ellipsoid:
         return floor, beta2, (1 + beta2 * weight) / bound2
 
     def at(self, batches: int) -> tuple[float, float]:
-        """c, the regulariser, and the radius after so many batches."""
+        """Return the regulariser and the radius after so many batches."""
         _, beta2, weight = self._after(batches)
         return weight, math.sqrt(beta2 + weight * self.parameter_bound**2)
 
     def ahead(self, first: int, count: int) -> OptimismTables:
-        """What `estimate` takes after first, first + 1, ... batches, so many of them, where a batch is one user."""
+        """Return the tables for `count` batches of one user each after `first`."""
         last = np.arange(first, first + count) - 1
         std, matrix = (np.where(last < 0, 0.0, table[np.maximum(last, 0)]) for table in (self.stds, self.matrix))
         floors, beta2, weights = self._of(std, matrix, np.arange(first, first + count, dtype=float))
@@ -390,7 +377,7 @@ class Ellipsoid:
         return np.array([self.at(batches)[1] for batches in range(len(self.sizes) + 1)])
 
     def estimate(self, vector: Floats, gram: Floats, batches: int) -> tuple[Floats, Floats, float, NDArray[np.int64]]:
-        """theta (*R, d), P^{-1} (*R, d, d), the radius, and whether R had to be made positive (*R)."""
+        """Return theta (*R, d), the inverse (*R, d, d), the radius, and which matrices were repaired (*R)."""
         floor, beta2, weight = self._after(batches)
         gram = np.ascontiguousarray(gram)
         covariance = self.reward_std**2 * gram + floor * self._identity
@@ -424,14 +411,14 @@ class Ellipsoid:
         return math.sqrt(float(largest)), float(np.min(weight / (2 * slope)))
 
     def bound(self, *, horizon: int, batch: int, dim: int, width: float = 1.0) -> float:
-        """The regret that Lemma A.2 of [000] promises for this ellipsoid (docs/appendix/proofs.md)."""
+        """Return the regret that Lemma A.2 of [000] promises with this radius."""
         radius, smallest = self.potential
         return float(
             linucb_ellipsoid(horizon=horizon, dim=dim, batch=batch, ellipsoid=width * radius, smallest=smallest)
         )
 
     def facts(self, width: float) -> dict[str, float]:
-        """The numbers of that bound."""
+        """Return the numbers of the regret bound."""
         radius, smallest = self.potential
         return {"ellipsoid": width * radius, "smallest": smallest}
 
@@ -449,7 +436,7 @@ def compute_ellipsoid(
     matrix_std: float = 1.0,
     shrinks: bool = True,
 ) -> Ellipsoid:
-    """For noise of these standard deviations; Sigma grows with it, in dyadic blocks of batches."""
+    """Return the ellipsoids for noise of these standard deviations; Sigma grows in dyadic blocks of batches."""
     matrix, _ = noise_bounds(prefix_std, dim, failure, independent=independent, growing=True, matrix_std=matrix_std)
     return Ellipsoid(
         dim=dim,
@@ -467,7 +454,7 @@ def compute_ellipsoid(
 
 @lru_cache(maxsize=256)
 def stretched_quantile(dim: int, tail: float, stretch: float) -> float:
-    """sqrt(stretch g_1^2 + g_2^2 + ... + g_d^2) stays below this except with probability `tail`; stretch in [1, 2].
+    """Return what sqrt(stretch g_1^2 + g_2^2 + ... + g_d^2) stays below except with probability `tail`.
 
     h - N theta has variance sigma^2 (1 + |theta|^2) along theta and sigma^2 (1 + |theta|^2/2) across, for k = 1.
     """
