@@ -106,7 +106,7 @@ def test_tails_of_all_reports_are_charged(dim: int, participations: int, monkeyp
     monkeypatch.setattr(SEARCH, lambda **_: 100.0)  # whatever would be found
     budget = ApproxDP(epsilon=1.0, delta=1e-267)  # 400 times what the tails of two reports need, but for the factor
     ShuffleGaussian.calibrate(domain=Ball(dim=1), batch=2, budget=budget)
-    with pytest.raises(InvalidBudget, match="lost in the reports' tails"):
+    with pytest.raises(InvalidBudget, match="tails"):
         ShuffleGaussian.calibrate(domain=Ball(dim=dim), batch=2, budget=budget, participations=participations)
 
 
@@ -166,7 +166,7 @@ def test_printed_vector_sums_have_the_printed_coins() -> None:
 def test_refusals_of_all_counts_are_charged(dim: int, participations: int) -> None:
     budget = ApproxDP(epsilon=0.5, delta=1e-14)  # a hundred times what one count of 16 people needs
     ShuffleBinomial.calibrate(domain=Ball(dim=1), batch=16, budget=budget, coins="checked")
-    with pytest.raises(InvalidBudget, match="refusing improbable counts"):
+    with pytest.raises(InvalidBudget, match="improbable counts"):
         ShuffleBinomial.calibrate(
             domain=Ball(dim=dim), batch=16, budget=budget, participations=participations, coins="checked"
         )
@@ -175,7 +175,7 @@ def test_refusals_of_all_counts_are_charged(dim: int, participations: int) -> No
 def test_refusals_of_bits_are_charged_for_every_participation() -> None:
     budget = ApproxDP(epsilon=0.5, delta=1e-14)
     ShuffleBits.calibrate(batch=16, budget=budget, coins="checked")
-    with pytest.raises(InvalidBudget, match="refusing improbable counts"):
+    with pytest.raises(InvalidBudget, match="improbable counts"):
         ShuffleBits.calibrate(batch=16, budget=budget, participations=300, coins="checked")
 
 

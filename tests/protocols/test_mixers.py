@@ -331,7 +331,7 @@ def test_calibration_leaves_room_for_refusals(participations: int) -> None:
         left = subtract_refusals(budget, 50, protocol.domain.dim, participations)
         assert isinstance(left, bd.privacy.ApproxDP)
         assert left.delta < budget.delta * (1 - 1e-3)
-    with pytest.raises(InvalidBudget, match="drawn by the mixer"):
+    with pytest.raises(InvalidBudget, match="nothing is refused"):
         ShuffleBits.calibrate(budget=bd.privacy.ApproxDP(epsilon=1.0, delta=1e-15), batch=200, coins="checked")
 
 
@@ -351,7 +351,7 @@ def test_privacy_says_who_draws() -> None:
                 assert protocol.coins == noise  # type: ignore[attr-defined]
                 assert find_mismatch(one, protocol, size=size, steps=len(sizes)) is None
                 other = replace(one, noise="mixer" if noise == "device" else "device")
-                assert find_mismatch(other, protocol, size=size, steps=len(sizes)) == "noise that somebody else draws"
+                assert find_mismatch(other, protocol, size=size, steps=len(sizes)) == "noise that another party draws"
         counter = bd.agent.ContinualSum(horizon=200, privacy=privacy, values=bd.device.Bits())
         assert isinstance(counter.protocol, ConcurrentShuffle)
         assert counter.protocol.coins == noise

@@ -95,8 +95,8 @@ class Log:
                 "rewards", ValueSummary("some outside"), f"rewards in the reward_range [{low:g}, {high:g}]"
             )
         eligible = None if self.eligible is None else eligible_mask(self.eligible, n, len(names), arms)
-        kept = {"contexts": contexts, "arms": arms.astype(np.int64), "rewards": rewards, "propensities": chances}
-        for name, array in {**kept, "eligible": eligible}.items():
+        arrays = {"contexts": contexts, "arms": arms.astype(np.int64), "rewards": rewards, "propensities": chances}
+        for name, array in {**arrays, "eligible": eligible}.items():
             if array is not None:
                 array.setflags(write=False)
             object.__setattr__(self, name, array)
@@ -248,14 +248,14 @@ class Log:
             The events.
         """
         made = validation.list_entries("decisions", decisions, "decisions of an agent, in any order")
-        told = validation.list_entries("rewards", rewards, "a reward for each decision")
+        given = validation.list_entries("rewards", rewards, "a reward for each decision")
         if not made or not all(hasattr(each, "arm") and hasattr(each, "probability") for each in made):
             raise InvalidStatistic("decisions", decisions, "a list of decisions that agent.act has returned")
-        if len(told) != len(made) or any(each is None for each in told):
+        if len(given) != len(made) or any(each is None for each in given):
             allowed = f"{len(made)} numbers, one for each decision"
             hint = "Leave out decisions that have no reward."
-            raise InvalidStatistic("rewards", ValueSummary(f"{len(told)} entries"), allowed, hint)
-        frame = {"arm": [d.arm for d in made], "reward": told, "propensity": [float(d.probability) for d in made]}
+            raise InvalidStatistic("rewards", ValueSummary(f"{len(given)} entries"), allowed, hint)
+        frame = {"arm": [d.arm for d in made], "reward": given, "propensity": [float(d.probability) for d in made]}
         places = None if contexts is None else (lambda _: contexts)
         if users is not None:
             frame["user"] = validation.list_entries("users", users, "a user id for each decision")
@@ -422,8 +422,8 @@ class Log:
 
     def __repr__(self) -> str:
         """Return the sizes and names of the arrays, without their values."""
-        whose = "users" if self.of_users else "arms"
-        return f"<Log of {len(self):,} events: {self.n_arms} arms, {self.dim} features of {whose}>"
+        owners = "users" if self.of_users else "arms"
+        return f"<Log of {len(self):,} events: {self.n_arms} arms, {self.dim} features of {owners}>"
 
 
 # Parts of a log: budget, names of arms, propensities, contexts, eligible arms, rewards
@@ -586,10 +586,10 @@ def read_rewards(table: ColumnTable, column: Any, success: Any) -> Floats:
     """Return a column of numbers, or 1 where the column equals `success` and 0 elsewhere."""
     if success is None:
         return table.numbers("reward", column, _REWARD)
-    said = table.labels("reward", column)
-    if success not in said:
+    entries = table.labels("reward", column)
+    if success not in entries:
         raise InvalidArgument("success", success, f"a value of column {column!r}", "No row has this value.")
-    return np.array([float(each == success) for each in said])
+    return np.array([float(each == success) for each in entries])
 
 
 def check_reward_range(given: Any) -> tuple[float, float]:

@@ -224,7 +224,7 @@ class ReplayView:
             own = coins if self.eligible is None else coins.at(rows, n)
             choice = policy.act(snapshot, policy.clip_features(self.contexts[np.ix_(rows, arms)]), own)
             actions[rows] = arms[choice.actions]
-            if not hasattr(policy, "probabilities"):  # those that state them all are asked when somebody wants them
+            if not hasattr(policy, "probabilities"):  # policies with that method are queried on request
                 chances[rows] = choice.probabilities
             if choice.groups is not None:
                 groups = np.zeros(n, dtype=np.int64) if groups is None else groups
@@ -394,8 +394,8 @@ def replay(
         run.go()
     clipped = np.array([int(run.answers.clipped) for run in runs], dtype=np.int64)
     reports = sum(run.reports for run in runs)
-    if reports and (said := ClippingWarning.of(int(clipped.sum()), reports)):
-        warnings.warn(said, stacklevel=3)
+    if reports and (warning := ClippingWarning.of(int(clipped.sum()), reports)):
+        warnings.warn(warning, stacklevel=3)
     return Replay(
         method=method,
         rewards=np.array([run.earned for run in runs]),
@@ -432,7 +432,7 @@ class _ReplayRun:
         self.policy, self.log, self.seed, self.method = policy, log.at(order[:events]), seed, method
         self.keeping = _acceptable_events(policy, self.log, own)
         low, high = self.range = getattr(policy, "reward_range", (0.0, 1.0))
-        self.told = low + (high - low) * self.log.scaled_rewards()  # rewards as the policy takes them
+        self.scaled = low + (high - low) * self.log.scaled_rewards()  # rewards as the policy takes them
         names = policy.execution.noise_stream, policy.execution.stream_noise or policy.execution.noise_stream
         noise, stream = (FastNoise(own.generators(name)[0]) for name in names)
         self.coins = SlotRandomness(seed, 0)
@@ -482,9 +482,9 @@ class _ReplayRun:
         features = np.take_along_axis(shown.contexts, arms[:, None, None], axis=1)[:, 0]
         later = (
             self.policy.execution.retained_groups or self.policy.execution.has_several_queries
-        )  # rows that are kept say it by zeros alone
+        )  # kept rows mark a missing reward by zeros
         return PlayedRounds(
-            rewards=np.where(accepted, self.told[part], nothing),
+            rewards=np.where(accepted, self.scaled[part], nothing),
             features=np.where(accepted[:, None], features, 0.0),
             arms=arms,
             groups=groups,
@@ -534,7 +534,7 @@ class _ReplayRun:
 
 
 def _guarantee_of_replay(policy: Policy[Any], counted: bool) -> Guarantee:
-    """Return the policy's guarantee; where accepted events were counted, it holds for people whose reward alone is
+    """Return the policy's guarantee; where accepted events were counted, it holds for users whose reward alone is
     private.
     """
     stated = policy.guarantee

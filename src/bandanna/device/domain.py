@@ -125,7 +125,7 @@ class Domain(ABC):
     def origin(self) -> Floats:
         """The coordinates' values nearest to 0, (dim,): sums of statistics minus this public point are small."""
         origin = np.asarray(np.clip(0.0, self.lower, self.upper))
-        origin.setflags(write=False)  # kept
+        origin.setflags(write=False)  # cached
         return origin
 
     @property

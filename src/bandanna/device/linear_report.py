@@ -243,7 +243,7 @@ class LinearReport(RegressionReport):
     def _stack(self, vector: float, diagonal: float, above: float) -> Floats:
         d = self.features
         stack = np.concatenate([np.full(d, vector), np.full(d, diagonal), np.full(d * (d - 1) // 2, above)])
-        stack.setflags(write=False)  # kept
+        stack.setflags(write=False)  # cached
         return stack
 
     @property
@@ -392,7 +392,7 @@ class InterceptReport(RegressionReport):
         p = self._slopes
         parts = [square[:p], [_WEIGHTS.reward * reward], _WEIGHTS.matrix * square[p:]]
         stack = np.concatenate([*parts, np.full(p, _WEIGHTS.features * features)])
-        stack.setflags(write=False)  # kept
+        stack.setflags(write=False)  # cached
         return stack
 
     @property

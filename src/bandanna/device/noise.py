@@ -166,21 +166,21 @@ class SecureNoise(NoiseSource):
         return np.asarray((steps + self.discrete_laplace(scale=ratio, size=steps.shape)) * grid)
 
     def discrete_gaussian(self, *, std: float, size: Size) -> NDArray[np.int64]:
-        wanted = to_shape(size)
-        return sample_discrete(GAUSSIAN, check_noise_parameter("std", std), math.prod(wanted), _draw_words).reshape(
-            wanted
+        shape = to_shape(size)
+        return sample_discrete(GAUSSIAN, check_noise_parameter("std", std), math.prod(shape), _draw_words).reshape(
+            shape
         )
 
     def discrete_laplace(self, *, scale: float, size: Size) -> NDArray[np.int64]:
-        wanted = to_shape(size)
-        return sample_discrete(LAPLACE, check_noise_parameter("scale", scale), math.prod(wanted), _draw_words).reshape(
-            wanted
+        shape = to_shape(size)
+        return sample_discrete(LAPLACE, check_noise_parameter("scale", scale), math.prod(shape), _draw_words).reshape(
+            shape
         )
 
     def binomial(self, *, trials: int, probability: float, size: Size) -> NDArray[np.int64]:
         chance = Fraction(validation.open_probability("probability", probability))
-        wanted, trials = to_shape(size), validation.integer("trials", trials, least=0)
-        return draw_binomials(trials, chance, math.prod(wanted), _draw_words).reshape(wanted)
+        shape, trials = to_shape(size), validation.integer("trials", trials, least=0)
+        return draw_binomials(trials, chance, math.prod(shape), _draw_words).reshape(shape)
 
     def coins(self, counts: NDArray[np.int64], chances: NDArray[np.float64]) -> NDArray[np.int64]:
         """Refuse: a deployment draws the coins of every message."""
@@ -191,16 +191,16 @@ class SecureNoise(NoiseSource):
 
     def permutation(self, n: int, size: Size = ()) -> NDArray[np.int64]:
         """Sort random 64-bit keys, drawn anew for a row with equal keys: given distinct keys the order is uniform."""
-        wanted = (*to_shape(size), validation.integer("n", n))
-        keys = _draw_words(wanted).reshape(-1, n)
+        shape = (*to_shape(size), validation.integer("n", n))
+        keys = _draw_words(shape).reshape(-1, n)
         while (again := (np.diff(np.sort(keys, axis=-1), axis=-1) == 0).any(axis=-1)).any():
             keys[again] = _draw_words((int(again.sum()), n))
-        return np.argsort(keys, axis=-1).astype(np.int64).reshape(wanted)
+        return np.argsort(keys, axis=-1).astype(np.int64).reshape(shape)
 
 
-def _draw_words(wanted: tuple[int, ...]) -> NDArray[np.uint64]:
+def _draw_words(shape: tuple[int, ...]) -> NDArray[np.uint64]:
     """Draw random 64-bit words."""
-    return np.frombuffer(bytearray(os.urandom(8 * math.prod(wanted))), dtype=np.uint64).reshape(wanted)
+    return np.frombuffer(bytearray(os.urandom(8 * math.prod(shape))), dtype=np.uint64).reshape(shape)
 
 
 # Time of secure noise
@@ -303,23 +303,23 @@ class FastNoise(NoiseSource):
 
     def discrete_gaussian(self, *, std: float, size: Size) -> NDArray[np.int64]:
         """Draw by rejection from discrete Laplace(floor(std) + 1) (Canonne, Kamath and Steinke 2020, Algorithm 3)."""
-        std, wanted = check_noise_parameter("std", std), to_shape(size)
+        std, shape = check_noise_parameter("std", std), to_shape(size)
         t = math.floor(std) + 1.0
-        kept = np.empty(0, dtype=np.int64)
-        while kept.size < math.prod(wanted):
-            y = self._two_sided_geometric(t, (2 * (math.prod(wanted) - kept.size) + 16,))
+        accepted = np.empty(0, dtype=np.int64)
+        while accepted.size < math.prod(shape):
+            y = self._two_sided_geometric(t, (2 * (math.prod(shape) - accepted.size) + 16,))
             with np.errstate(over="ignore"):
                 accept = np.exp(-((np.abs(y) / std - std / t) ** 2) / 2)  # CKS 2020, Algorithm 3
-            kept = np.concatenate([kept, y[self.uniform(y.size) < accept]])
-        return kept[: math.prod(wanted)].reshape(wanted)
+            accepted = np.concatenate([accepted, y[self.uniform(y.size) < accept]])
+        return accepted[: math.prod(shape)].reshape(shape)
 
     def discrete_laplace(self, *, scale: float, size: Size) -> NDArray[np.int64]:
         """Draw G - G' with G and G' geometric: P(G = k) proportional to exp(-k / scale), k >= 0."""
         return self._two_sided_geometric(check_noise_parameter("scale", scale), to_shape(size))
 
-    def _two_sided_geometric(self, scale: float, wanted: tuple[int, ...]) -> NDArray[np.int64]:
+    def _two_sided_geometric(self, scale: float, shape: tuple[int, ...]) -> NDArray[np.int64]:
         """Draw the difference of the whole parts of two exponentials: floor(Exp(scale)) is geometric."""
-        geometric = np.floor(self._rng.exponential(scale, (2, *wanted))).astype(np.int64)  # (2, *size)
+        geometric = np.floor(self._rng.exponential(scale, (2, *shape))).astype(np.int64)  # (2, *size)
         return np.asarray(geometric[0] - geometric[1])
 
     def binomial(self, *, trials: int, probability: float, size: Size) -> NDArray[np.int64]:
@@ -397,11 +397,11 @@ class ReplicatedNoise(NoiseSource):
             group += users >= end[:, None]
         scaled = 2.0**16 * chances
         first = scaled.astype(np.uint16)  # (S, G, m), rounded down
-        mine = first[np.arange(self._seeds)[:, None], group]
-        drawn = self._streams.sixteen_bits(self._part + "rounding bits", mine.shape[1:])
-        below = (drawn < mine).view(np.uint8)
-        for each in np.flatnonzero(drawn == mine):
-            seed, user, place = np.unravel_index(each, mine.shape)
+        chosen = first[np.arange(self._seeds)[:, None], group]
+        drawn = self._streams.sixteen_bits(self._part + "rounding bits", chosen.shape[1:])
+        below = (drawn < chosen).view(np.uint8)
+        for each in np.flatnonzero(drawn == chosen):
+            seed, user, place = np.unravel_index(each, chosen.shape)
             of = seed, group[seed, user], place
             rest = self._streams.generators(self._part + "further bits")[seed].random()
             below[seed, user, place] = rest < scaled[of] - first[of]

@@ -146,9 +146,9 @@ class RandomizedSign(Device):
         validation.set_validated(self, validation.open_probability, "lie")
 
     def encode(self, values: Floats, source: NoiseSource) -> Messages:
-        said = exact_sums.convert_to_steps(values, self.domain.reach) if source.secure else values
+        sent = exact_sums.convert_to_steps(values, self.domain.reach) if source.secure else values
         lies = draw_randomized_bits(np.zeros((*values.shape[:-1], 1)), self.lie, source)
-        return np.where(lies, -said, said)
+        return np.where(lies, -sent, sent)
 
 
 def probability_of_one(value: Floats, lie: float) -> Floats:

@@ -68,9 +68,9 @@ class WeightedStatistic(ReportStatistic):
         check_all_finite("rewards", rewards)
         x, outside = self.seen.inside(features)
         inside, moved = clip_rewards(rewards)
-        told = round_to_ends(inside[..., None], coins) if self.bits else inside[..., None]
+        reported = round_to_ends(inside[..., None], coins) if self.bits else inside[..., None]
         count = np.sum(outside | moved, axis=-1)
-        return domain.sealed((told - 0.5) * (x * np.array(self.weights)), clipped=np.asarray(count))
+        return domain.sealed((reported - 0.5) * (x * np.array(self.weights)), clipped=np.asarray(count))
 
 
 @stored_as("Public")

@@ -91,7 +91,7 @@ class ImportanceWeightDomain(Domain):
 
     def _ends(self, of_each: tuple[float, ...]) -> Floats:
         ends = np.tile(self.bound * np.multiply(of_each[: self._each], self.scales), self.targets)
-        ends.setflags(write=False)  # kept
+        ends.setflags(write=False)  # cached
         return ends
 
     @property
@@ -153,13 +153,13 @@ class ImportanceWeightDomain(Domain):
         check_all_finite("weights", weights)
         check_all_finite("rewards", rewards)
         inside = np.clip(rewards, 0.0, 1.0)
-        kept = np.clip(weights, 0.0, self.bound)
-        if self.exclusive and np.any(np.count_nonzero(kept, axis=-1) > 1):
+        cut = np.clip(weights, 0.0, self.bound)
+        if self.exclusive and np.any(np.count_nonzero(cut, axis=-1) > 1):
             raise InvalidStatistic(
                 "weights", ValueSummary("several in one row"), "positive for at most one exclusive target"
             )
         moved = np.any(weights < 0, axis=-1) | (np.abs(inside - rewards) > 1e-9)
-        values = self.pack(kept, np.broadcast_to(inside[:, None] - 0.5, kept.shape))
+        values = self.pack(cut, np.broadcast_to(inside[:, None] - 0.5, cut.shape))
         clipped: Ints = np.asarray(np.count_nonzero(moved), dtype=np.int64)
         return self.sealed(values, clipped=clipped)
 
@@ -221,7 +221,7 @@ class DoublyRobustDomain(Domain):
     def _ends(self, correction: float, weight: float, square: float) -> Floats:
         parts = [correction, weight, square] if self.bound else [correction, square]
         ends = self.largest * np.array(parts)
-        ends.setflags(write=False)  # kept
+        ends.setflags(write=False)  # cached
         return ends
 
     def pack(self, corrections: Floats, weights: Floats) -> Floats:
@@ -252,8 +252,10 @@ class DoublyRobustDomain(Domain):
         """Return the report of (users,) and (users,), clipped and counted."""
         check_all_finite("corrections", corrections)
         check_all_finite("weights", weights)
-        kept = np.clip(weights, 0.0, self.bound)
-        most = self.spread + kept * (0.5 + self.spread)
+        cut = np.clip(weights, 0.0, self.bound)
+        most = self.spread + cut * (0.5 + self.spread)
         inside = np.clip(corrections, -most, most)
-        moved = (np.abs(inside - corrections) > 1e-9) | (np.abs(kept - weights) > 1e-9)
-        return self.sealed(self.pack(inside, kept), clipped=np.asarray(np.count_nonzero(moved), dtype=np.int64))
+        moved = (np.abs(inside - corrections) > 1e-9) | (np.abs(cut - weights) > 1e-9)
+        return self.sealed(
+            self.pack(inside, cut), clipped=np.asarray(np.count_nonzero(moved), dtype=np.int64)
+        )

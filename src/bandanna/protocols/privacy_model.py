@@ -50,7 +50,7 @@ class Privacy:
         validation.one_of("mechanism", self.mechanism, ("blt", "tree", "independent"))
         others = _LOCAL if self.model == "local" else ("gaussian",)
         if validation.one_of("protocol", self.protocol, ("binomial", *others)) == "binomial" and self.model == "local":
-            object.__setattr__(self, "protocol", "default")  # what the field says where nobody chose
+            object.__setattr__(self, "protocol", "default")  # the field's value if the user did not choose
         validation.one_of("calibration", self.calibration, ("tight", "paper"))
         if (self.protocol, self.calibration) == ("unit", "paper"):
             raise InvalidArgument("calibration", self.calibration, '"tight": directions have no printed noise')
@@ -104,17 +104,17 @@ class Privacy:
         """Warn of an epsilon above 10."""
         epsilon, named = (0.0, "") if self.budget is None else _describe_epsilon(self.budget)
         if epsilon > _WEAK:
-            said = "one user's data may change the probability of what is seen by a factor of e^epsilon"
+            reason = "one user's data may change the probability of what is seen by a factor of e^epsilon"
             advice = f"choose an epsilon of at most {_WEAK:g}"
-            warn_outside(WeakPrivacyWarning(f"{named} protects little: {said}; {advice}"))
+            warn_outside(WeakPrivacyWarning(f"{named} protects little: {reason}; {advice}"))
 
     def warn_if_delta_exceeds(self, horizon: int) -> None:
         """Warn if delta is above 1/horizon, for `horizon` users."""
         delta = self.budget.delta if self.noisy and isinstance(self.budget, ApproxDP) else 0.0
         if delta > 0 and horizon > 1 / delta:  # compared without making a float of a very large horizon
-            said = f"delta = {delta:g} is more than 1/horizon = {1 / horizon:g}"
+            reason = f"delta = {delta:g} is more than 1/horizon = {1 / horizon:g}"
             advice = "a mechanism with this delta may publish some users' data as they are; choose a delta well below"
-            warn_outside(WeakPrivacyWarning(f"{said}: {advice} 1/horizon"))
+            warn_outside(WeakPrivacyWarning(f"{reason}: {advice} 1/horizon"))
 
 
 @checked_keywords("bd.none")

@@ -212,9 +212,9 @@ class SignResponseAnalyzer(Analyzer):
 
     def analyze(self, state: None, view: MixerState, source: NoiseSource) -> tuple[None, Estimate]:
         rows = view.numbers
-        told = np.sum(rows, axis=-2) if rows.dtype != np.int64 else sum(sum_plain_statistics(rows, self.domain))
+        answered = np.sum(rows, axis=-2) if rows.dtype != np.int64 else sum(sum_plain_statistics(rows, self.domain))
         largest = view.users * sign_variance(self.mechanism) * self.domain.bound**2
-        return state, Estimate(total=np.asarray(told / self.mechanism.truth), count=view.users, variance=largest)
+        return state, Estimate(total=np.asarray(answered / self.mechanism.truth), count=view.users, variance=largest)
 
 
 # Law

@@ -180,7 +180,7 @@ def find_mismatch(privacy: Privacy, protocol: Protocol, *, size: int, steps: int
     if isinstance(protocol, CentralContinual) and protocol.factorisation.horizon != steps:
         return "a stream of another length"
     if getattr(protocol, "coins", "device") != privacy.noise:
-        return "noise that somebody else draws"
+        return "noise that another party draws"
     if isinstance(protocol, ShuffleBinomial | ShuffleGaussian) and protocol.batch != size:
         return "noise for another batch size"
     if isinstance(protocol, ConcurrentShuffle):

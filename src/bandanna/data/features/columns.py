@@ -178,7 +178,7 @@ def mix_hash(checks: NDArray[np.uint32], seed: int) -> NDArray[np.uint32]:
 # Counts of unusual values
 
 
-_FEW = 10  # rows of which nothing is said: the next ones may be as expected
+_FEW = 10  # rows of which nothing is parts: the next ones may be as expected
 _WORDS = {"outside": "out of their range", "unknown": "of unknown categories", "missing": "missing, or not readable"}
 
 
@@ -230,10 +230,10 @@ class Report:
         return {"rows": self.rows, "columns": columns, "clipped": self.clipped}
 
     def __str__(self) -> str:
-        said = [f"{self.rows:,} rows", f"{self.clipped:,} clipped to the unit ball"]
+        parts = [f"{self.rows:,} rows", f"{self.clipped:,} clipped to the unit ball"]
         for name, counts in self.columns.items():
-            said += [f"{name}: {number:,} {_WORDS[kind]}" for kind, number in vars(counts).items() if number]
-        return "; ".join(said)
+            parts += [f"{name}: {number:,} {_WORDS[kind]}" for kind, number in vars(counts).items() if number]
+        return "; ".join(parts)
 
     def warning(self) -> FeatureWarning | None:
         """Return a warning if most of at least 10 rows are not what the map expects, else None."""

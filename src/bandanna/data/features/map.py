@@ -435,8 +435,8 @@ class Map:
         """
         table = read_records(records, [each.name for each in self.columns], names)
         mapped = self._mapped(table)
-        if said := mapped.report.warning():
-            warnings.warn(said, stacklevel=2)
+        if warning := mapped.report.warning():
+            warnings.warn(warning, stacklevel=2)
         return mapped.values[0] if table.single else mapped.values
 
     def mapped(self, records: Any, names: Sequence[str] | None = None) -> Mapped:

@@ -443,8 +443,8 @@ class WeightedSums:
         slopes = b - 3 * theta * c, a + 3 * theta**2 * c, -3 * theta * a + 3 * theta**2 * b - 2 * theta**3 * c
         noise = sum(slope**2 * each for slope, each in zip(slopes, self.noise[2:], strict=True))
         most = self.largest * (0.5 + np.abs(theta)) * np.maximum(sampled, 0.0)
-        kept = np.maximum(product**2 - noise, 0.0) / np.maximum(product**2, 1e-300)
-        return np.clip(product * kept / self.weight, -most, most)
+        share = np.maximum(product**2 - noise, 0.0) / np.maximum(product**2, 1e-300)
+        return np.clip(product * share / self.weight, -most, most)
 
     def _steepest(self, theta: Floats, side: int) -> Floats:
         """Bound the third cumulant of the sum of w y, y = side (rho - theta), from above, with w^3 as in `third`.

@@ -268,13 +268,13 @@ def write_page(value: Value, path: str | PathLike[str]) -> None:
 
 def render_value_page(value: Value) -> str:
     """Return the HTML."""
-    told = value.diagnostics()
+    numbers = value.diagnostics()
     rows = "".join(
-        f"<tr><td>{escape(words)}</td><td>{_format_count(told[name])}</td></tr>"
+        f"<tr><td>{escape(words)}</td><td>{_format_count(numbers[name])}</td></tr>"
         for name, words in _WORDS.items()
-        if name in told
+        if name in numbers
     )
-    histogram = told.get("histogram")
+    histogram = numbers.get("histogram")
     if histogram is None:
         weights = "<p>How weights are distributed was not released: it would tell of people in the log.</p>"
     else:
