@@ -40,7 +40,7 @@ def test_a_trial_is_a_log_with_its_randomised_propensities(tmp_path: Path) -> No
     assert "400 events" in repr(data)
 
 
-def test_arms_without_features_have_an_empty_context(tmp_path: Path) -> None:
+def test_arms_without_features_are_corners_and_a_constant(tmp_path: Path) -> None:
     data = bd.datasets.load("actg175", path=saved(tmp_path, "ACTG175.csv", files.actg()))
     shown = data.log(contexts="arms").contexts
     assert shown.shape == (400, 4, 4)
@@ -201,7 +201,7 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "own.csv"
 
 
-def test_a_log_reports_its_sizes(file: Path) -> None:
+def test_an_own_file_is_a_log(file: Path) -> None:
     """Arms, rewards, probabilities or features of an own log are not those of the file."""
     data = read(file, arm="arm", reward="reward", propensity="p", features=USERS)
     assert (data.arms, len(data), data.dim) == (("a", "b"), 30, 3)
@@ -212,7 +212,7 @@ def test_a_log_reports_its_sizes(file: Path) -> None:
     assert same.log(contexts="arms").dim == 2
 
 
-def test_a_table_of_all_rewards_is_an_environment(file: Path, tmp_path: Path) -> None:
+def test_an_own_table_of_labels_is_an_environment(file: Path, tmp_path: Path) -> None:
     data = read(file, label="right", features=USERS)
     assert (data.arms, data.rewards[1].tolist()) == (("x", "y", "z"), [0.0, 1.0, 0.0])
     assert data.table().n_arms == 3

@@ -318,7 +318,7 @@ def test_threads_draw_apart() -> None:
 
 
 @pytest.mark.parametrize("size", [0, (), (2, 0), (3, 4), 40_000])
-def test_estimates_have_the_shape_of_the_replicates(size: Any) -> None:
+def test_arrays_have_the_requested_shape(size: Any) -> None:
     """An array has another shape than was asked for, or less than all its numbers."""
     for draw in (
         lambda: SecureNoise().discrete_gaussian(std=3.0, size=size),

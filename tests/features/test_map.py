@@ -359,7 +359,7 @@ def test_odd_parts_of_a_map_are_taken_or_refused(place: int) -> None:
 
 @examples(40, full=100)
 @given(VALUES)
-def test_drawn_values_lie_inside_the_domain(value: Any) -> None:
+def test_drawn_values_are_taken_or_refused(value: Any) -> None:
     answers_or_refuses(lambda: MAPS[1].mapped(value.value))
     answers_or_refuses(lambda: MAPS[1].mapped([{"age": value.value, "site": value.value, "note": value.value}]))
 

@@ -133,7 +133,7 @@ def test_a_baseline_is_a_control_variate() -> None:
         assert value.estimate == pytest.approx(average(lambda i, b=b: b + weight(i) * (SMALL[i][1] - b)), abs=1e-9)
 
 
-def test_normal_numbers_are_cut_beyond_the_stated_probability() -> None:
+def test_sample_sizes_and_clipped_mass_follow_their_formulas() -> None:
     """Effective sample size or clipped mass are not (sum w)^2 / sum w^2 and mean (w - M)^+."""
     log, target, _ = stored()
     weights = np.array([weight(i) for i in ROWS])

@@ -19,7 +19,7 @@ from ..deployment.inside import Inside, a_task
 from .worlds import bold, clinic, trial
 
 
-def test_words_and_numbers_are_hashed_apart() -> None:
+def test_words_and_lists_are_targets() -> None:
     """A word or a list of probabilities means other probabilities than it says."""
     log = trial(5, 0)
     assert to_target_policy(log, "uniform").chances.tolist() == [[0.25] * 4] * 5

@@ -345,15 +345,13 @@ def test_values_that_are_no_budgets_are_refused() -> None:
         CentralGaussian.calibrate(domain=BALL, budget=1.0)
 
 
-def test_printed_noise_pays_for_participations() -> None:
+def test_printed_noise_refuses_zero_participations() -> None:
     """participations = 0 is refused by name for the printed vector sum too."""
     with pytest.raises(BandannaError):
         ShuffleBinomial.calibrate(domain=BALL, budget=REFUSALS_BUDGET, batch=4, participations=0, calibration="paper")
 
 
-def test_a_horizon_of_zero_is_refused() -> (
-    None
-):  # test_comparison.py (add {"horizon": 0} to test_bad_settings_are_refused)
+def test_a_horizon_of_zero_is_refused() -> None:
     with pytest.raises(InvalidArgument):
         compare_protocols(domain=REPORT, budget=REFUSALS_BUDGET, batch=20, horizon=0)
 
@@ -373,7 +371,7 @@ def test_groups_of_unequal_batches_are_refused() -> None:
         )
 
 
-def test_large_counts_of_bits_are_exact() -> None:
+def test_a_large_count_is_sent_in_all_its_bits() -> None:
     """A largest count of 2^50 takes 51 bits."""
     noise = BinomialNoise(scale=1.0, trials=2**50 - 1, users=2)
     assert ShuffleBinomial(domain=Box(dim=1), noise=noise).bits_per_user == 51

@@ -217,7 +217,7 @@ def test_noise_is_for_batches_that_are_no_smaller() -> None:
             assert (caught.value.argument, caught.value.value) == ("batch", users)
 
 
-def test_impossible_counters_are_refused() -> None:
+def test_shuffled_reports_refuse_other_budgets_and_batches() -> None:
     budget = ApproxDP(epsilon=0.01, delta=1e-5)
     with pytest.raises(InvalidBudget, match="ApproxDP"):
         ShuffleGaussian.calibrate(domain=REPORT, budget=ZCDP(rho=0.1), batch=20)

@@ -96,7 +96,7 @@ def test_a_secure_source_and_participations_are_stated() -> None:
     assert protocol.guarantee.unit == "user"
 
 
-def test_every_form_of_budget_is_taken() -> None:
+def test_only_pure_and_approximate_budgets_are_taken() -> None:
     with pytest.raises(InvalidBudget):
         CentralLaplace.calibrate(domain=Ball(dim=1), budget=ZCDP(rho=1.0))
     with pytest.raises(InvalidBudget):

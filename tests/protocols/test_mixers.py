@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import math
 import re
 from collections import Counter
@@ -407,21 +406,6 @@ def test_an_agent_draws_for_its_batches() -> None:
         decision = agent.act(np.eye(2))
         agent.observe(decision.id, float(number % 2))
     assert agent.releases == 2
-
-
-def test_files_of_before_still_load() -> None:
-    protocol = EVERY["vectors"]
-    held = MixerState(users=3, numbers=np.arange(20))
-    for value, new in (
-        (protocol, "coins"),
-        (EVERY["concurrent"], "coins"),
-        (bd.shuffle(epsilon=1.0, delta=1e-5), "noise"),
-        (protocol.event, "tail"),
-        (held, "drawn"),
-    ):
-        written = json.loads(CODE.dumps(value))
-        del written["fields"][new]
-        assert CODE.dumps(CODE.loads(json.dumps(written))) == CODE.dumps(value)
 
 
 DOMAIN, USERS = Ball(dim=3), 6

@@ -232,7 +232,7 @@ def test_auto_is_gaussian_for_many_participations(participations: int, name: str
     assert local_protocol_for(privacy, REPORT).name == name
 
 
-def test_a_target_may_depend_on_the_users_choice() -> None:
+def test_a_chosen_protocol_is_not_replaced_by_the_default() -> None:
     chosen = bd.local(**B, protocol="gaussian")
     assert chosen.with_default_protocol("auto") == chosen
     assert bd.shuffle(**B).with_default_protocol("auto") == bd.shuffle(**B)
