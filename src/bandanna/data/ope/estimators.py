@@ -155,19 +155,16 @@ def value_from_sums(method: str, case: WeightedLog, sums: WeightedSums, seed: An
     if method == "ips":
         low, high = case.log.reward_range
         middle = 0.5 if sums.private else -low / (high - low)
-        below = middle if baseline is None else (_reward("baseline", baseline, low, high) - low) / (high - low)
+        below = middle
+        if baseline is not None:
+            number = validation.finite("baseline", baseline, f"a reward in [{low:g}, {high:g}]")
+            if not low <= number <= high:
+                raise InvalidArgument("baseline", baseline, f"a reward in [{low:g}, {high:g}]")
+            below = (number - low) / (high - low)
         law = _ips_law(sums, below)
     share, error = sums.hidden
     hidden = ClippedMass(share=share, stderr=error, below=below, above=1 - below)
     return make_value(method, case, law, hidden, seed, guarantee=sums.guarantee, size=sums.size)
-
-
-def _reward(argument: str, value: Any, low: float, high: float) -> float:
-    allowed = f"a reward in [{low:g}, {high:g}]"
-    number = validation.finite(argument, value, allowed)
-    if not low <= number <= high:
-        raise InvalidArgument(argument, value, allowed)
-    return number
 
 
 def _ips_law(sums: WeightedSums, b: float) -> MeanLaw:

@@ -17,7 +17,6 @@ from bandanna.device.domain import Statistic
 from bandanna.device.noise import FastNoise, NoiseSource, SecureNoise
 from bandanna.errors import InvalidArgument
 from bandanna.privacy.guarantee import Guarantee
-from bandanna.protocols.base import BatchProtocol
 from bandanna.protocols.clear import Clear
 from bandanna.protocols.factory import protocol_for
 from bandanna.protocols.laplace import CentralLaplace
@@ -58,20 +57,15 @@ def release_sum(privacy: Privacy, statistic: Statistic, *, log: Log, seed: Any, 
     source, way = _source(seed, path)
     task = "estimate" if seed is None else f"seed {seed}: estimate"  # seeded noise is another release
     estimate = log.release(protocol, statistic, source, task=task, path=way)
+    stated = protocol.guarantee
+    observers = (_HOLDER, _PUBLIC, *((_SEEDED,) * (seed is not None)), *stated.observers)
     along = protocol.std_along(statistic.users) if isinstance(protocol, LocalUnit) else 0.0
     return ReleasedSum(
         total=estimate.total,
         variance=max(estimate.variance, along**2),
-        guarantee=guarantee_for_log(protocol, seed is not None),
+        guarantee=replace(stated, protects=PROTECTS, observers=observers, one_process=False),
         laplace=isinstance(protocol, CentralLaplace),
     )
-
-
-def guarantee_for_log(protocol: BatchProtocol, seeded: bool = False) -> Guarantee:
-    """Return the guarantee to the people in the log."""
-    stated = protocol.guarantee
-    observers = (_HOLDER, _PUBLIC, *((_SEEDED,) * seeded), *stated.observers)
-    return replace(stated, protects=PROTECTS, observers=observers, one_process=False)  # the holder sees everything
 
 
 def guarantee_without_privacy(statistic_of: Any) -> Guarantee:
