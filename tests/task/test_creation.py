@@ -371,7 +371,7 @@ def test_the_hosts_token_can_be_replaced(tmp_path: Path) -> None:
     for token in (own.token, "another"):
         office = registrar_service.build_registrar(
             task, replace(own, token=token), str(tmp_path / "r.db")
-        ).life._start.__self__  # type: ignore[attr-defined]
+        ).life.start.__self__  # type: ignore[attr-defined]
         office._open()
         office.database.close()
 

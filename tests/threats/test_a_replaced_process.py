@@ -261,7 +261,7 @@ def test_a_fenced_process_answers_nothing(scene: Scene) -> None:
 
     assert asyncio.run(answers()) == [(503, "fenced"), (503, "fenced"), (503, False)]
     assert app.fenced()
-    asyncio.run(app.life._stop())
+    asyncio.run(app.life.stop())
 
 
 ROUTES = {

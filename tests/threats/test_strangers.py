@@ -184,7 +184,7 @@ def a_role(**parts: Any) -> Any:
 
 def served_learner(app: Any, task: Any) -> Any:
     """The learner of an analyzer's application; its first publication is served as if the registrar had cosigned it."""
-    target, _ = app._table.find("GET", f"/tasks/{task.id}/snapshot")
+    target, _ = app.table.find("GET", f"/tasks/{task.id}/snapshot")
     learner = target.handle.__self__._learner
     learner.published = learner.pending
     return learner
@@ -535,7 +535,7 @@ def test_no_role_answers_under_another_name(name: str, tmp_path: Path) -> None:
     token = {"authorization": f"Bearer {Secrets.read(tmp_path, name, task).token}"}
 
     async def ask() -> None:
-        found = [*app._table._literal.items(), *((each.pattern, methods) for each, methods in app._table._templates)]
+        found = [*app.table._literal.items(), *((each.pattern, methods) for each, methods in app.table._templates)]
         paths = [(method, path) for path, methods in found for method in methods]
         assert len(paths) >= 5
         for method, path in [*paths, ("GET", "/nowhere")]:

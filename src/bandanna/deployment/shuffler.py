@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from typing import Any
 
@@ -26,59 +27,55 @@ from bandanna.errors import BandannaError, Unreadable
 from bandanna.storage.database.base import open_database
 
 
+@dataclass
 class Shuffler:
     """The mixer's side of a batch: fetches its plan from the analyzer and sends its share.
 
     `check` refuses batches other than those of the policy in a state: with fewer users or less noise.
     """
 
-    def __init__(
-        self,
-        collector: Collector,
-        *,
-        task_id: str,
-        analyzer: RoleConnection,
-        helper: RoleConnection | None,
-        sign: Signer,
-        analyzer_key: str,
-        registrar_key: str,
-        check: Callable[[str, Sequence[Batch]], None],
-    ) -> None:
-        self._check_announced = check
-        self._collector, self._task, self._sign, self._key = collector, task_id, sign, analyzer_key
-        self._registrar_key = registrar_key
-        self._analyzer, self._helper = analyzer, helper
-        self._number: int | None = None
-        self.status = "starting"
+    collector: Collector
+    _: KW_ONLY
+    task_id: str
+    analyzer: RoleConnection
+    helper: RoleConnection | None
+    sign: Signer
+    analyzer_key: str
+    registrar_key: str
+    check: Callable[[str, Sequence[Batch]], None]
+    status: str = field(default="starting", init=False)
+    _number: int | None = field(default=None, init=False)  # of the newest publication
 
     def plan(self) -> Plan | None:
         """Return the batches of a newer publication; None if there is none."""
-        progress = self._collector.progress()
+        progress = self.collector.progress()
         filling = bool(progress["of"]) and progress["slots"] < progress["of"]
-        if self._number is not None and (self._collector.closes_at is not None or filling):
+        if self._number is not None and (self.collector.closes_at is not None or filling):
             return None  # nothing can be newer before this round is forwarded
-        found = self._analyzer.publication(self._task, self._number)
+        found = self.analyzer.publication(self.task_id, self._number)
         if found is None:
             return None
-        content, _ = read_publication(found, task_id=self._task, key=self._key, registrar_key=self._registrar_key)
-        last = self._collector.last_receipt()
+        content, _ = read_publication(
+            found, task_id=self.task_id, key=self.analyzer_key, registrar_key=self.registrar_key
+        )
+        last = self.collector.last_receipt()
         if last is not None and int(content["number"]) < int(last["number"]):  # it would release batches again
             raise BandannaError(f"the analyzer has gone back to publication {content['number']}, from {last['number']}")
         batches = tuple(map(Batch.from_dict, content["batches"]))
-        self._check_announced(content["state"], batches)
+        self.check(content["state"], batches)
         self._number, self.status = int(content["number"]), str(content["status"])
         return batches, (int(content["epoch"]), int(content["round"]))
 
     def forward(self, closed: ClosedRound) -> bytes | None:
         """Send a share and return the receipt; None if the analyzer waits for another share."""
-        path = f"/tasks/{self._task}/batches/{closed.epoch}.{closed.round}"
+        path = f"/tasks/{self.task_id}/batches/{closed.epoch}.{closed.round}"
         receipt = self._fetch_receipt(closed, path)
         if receipt is not None:
             return receipt
-        if self._helper is not None:
-            self._send_job(self._helper, closed, path)
-        headers = {"Signature": self._sign("share", closed.share)}
-        status, answer, _ = self._analyzer.ask("PUT", f"{path}/shares/shuffler", closed.share, headers)
+        if self.helper is not None:
+            self._send_job(self.helper, closed, path)
+        headers = {"Signature": self.sign("share", closed.share)}
+        status, answer, _ = self.analyzer.ask("PUT", f"{path}/shares/shuffler", closed.share, headers)
         if status == 202:
             return None
         if status not in (200, 201, 422):
@@ -91,7 +88,7 @@ class Shuffler:
         The share is not sent before this is known. If this database was rolled back, its totals are other ones, and the
         analyzer would have two sums of nearly the same users. Their digest says whether they are those that it has.
         """
-        status, answer, _ = self._analyzer.ask("GET", f"{path}/shares/shuffler/{digest(closed.share)}")
+        status, answer, _ = self.analyzer.ask("GET", f"{path}/shares/shuffler/{digest(closed.share)}")
         if status == 200:
             return self._read_receipt(answer, closed)
         if status == 409:  # it has other totals: its receipt lets the reports be deleted
@@ -106,7 +103,7 @@ class Shuffler:
         try:
             document = loads(answer)
             receipt = document.get("receipt") if isinstance(document, dict) else None
-            check_receipt(receipt, task_id=self._task, epoch=closed.epoch, round_=closed.round, key=self._key)
+            check_receipt(receipt, task_id=self.task_id, epoch=closed.epoch, round_=closed.round, key=self.analyzer_key)
         except Unreadable as error:
             raise RoleUnreachable(str(error)) from error
         self._number = None
@@ -114,13 +111,13 @@ class Shuffler:
 
     def _send_job(self, helper: RoleConnection, closed: ClosedRound, path: str) -> None:
         """Send the helper the sealed seeds of a batch, each with its ticket's key, which is not visible here."""
-        found = self._collector.entries(closed.epoch, closed.round)
+        found = self.collector.entries(closed.epoch, closed.round)
         if found is None:  # only the receipt is missing: the helper has had its job
             return
         plan, rows = found
         entries = [JobEntry(slot, key_id, plan.rounds[closed.round].sealed(body)) for slot, key_id, body in rows]
-        content = write_job(task_id=self._task, batch=plan, round_=closed.round, entries=entries)
-        status, _, _ = helper.ask("PUT", f"{path}/job", content, {"Signature": self._sign("job", content)})
+        content = write_job(task_id=self.task_id, batch=plan, round_=closed.round, entries=entries)
+        status, _, _ = helper.ask("PUT", f"{path}/job", content, {"Signature": self.sign("job", content)})
         if status not in (200, 201):
             raise RoleUnreachable(f"the helper refuses batch {closed.epoch}: {status}")
 

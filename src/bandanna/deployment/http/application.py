@@ -9,7 +9,7 @@ import inspect
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from prometheus_client import CollectorRegistry
@@ -81,37 +81,31 @@ class ClaimedDatabase(Protocol):
         """Begin a transaction that can write; it is committed when its block ends."""
 
 
+@dataclass(kw_only=True)
 class Lifespan:
     """Starts a role before the first request and stops it after the last; `failure` is the exception of either."""
 
-    def __init__(
-        self,
-        *,
-        start: Callable[[], Awaitable[None]],
-        stop: Callable[[], Awaitable[None]],
-        bodies: BodyReader,
-        request_metrics: RequestMetrics,
-        limits: Limits,
-        database: Callable[[], ClaimedDatabase | None],
-    ) -> None:
-        self.failure: Exception | None = None
-        self._database = database
-        self._start, self._stop = start, stop
-        self._bodies, self._metrics, self._limits = bodies, request_metrics, limits
+    start: Callable[[], Awaitable[None]]
+    stop: Callable[[], Awaitable[None]]
+    bodies: BodyReader
+    metrics: RequestMetrics
+    limits: Limits
+    database: Callable[[], ClaimedDatabase | None]
+    failure: Exception | None = None
 
     async def __call__(self, receive: Receive, send: Send) -> None:
         """Answer ASGI's messages from "lifespan.startup" to "lifespan.shutdown"."""
         await receive()
-        threads = set_thread_pool(self._limits.threads)
-        watchers = [asyncio.ensure_future(each) for each in (self._bodies.watch(), self._watch_claim())]
+        threads = set_thread_pool(self.limits.threads)
+        watchers = [asyncio.ensure_future(each) for each in (self.bodies.watch(), self._watch_claim())]
         try:
-            if await self._try("start", self._start):
+            if await self._try("start", self.start):
                 await send({"type": "lifespan.startup.complete"})
             else:
                 await send({"type": "lifespan.startup.failed"})
                 return
             await receive()
-            kind = "complete" if await self._try("stop", self._stop) else "failed"
+            kind = "complete" if await self._try("stop", self.stop) else "failed"
             await send({"type": f"lifespan.shutdown.{kind}"})
         finally:
             for watcher in watchers:
@@ -121,14 +115,14 @@ class Lifespan:
     @property
     def fenced(self) -> bool:
         """Whether another process serves the role's database: this one refuses all requests and ends."""
-        database = self._database()
+        database = self.database()
         return database is not None and database.fenced
 
     async def _watch_claim(self) -> None:
         """Check the claim once a second, because a role that only reads would not notice its loss."""
         while not self.fenced:
             await asyncio.sleep(_FENCE_CHECK_SECONDS)
-            database = self._database()
+            database = self.database()
             if database is not None:
                 with suppress(Exception):  # a lost database says nothing about the claim
                     await run_in_thread(database.check_claim)
@@ -138,7 +132,7 @@ class Lifespan:
             await step()
         except Exception as error:
             self.failure = error
-            self._metrics.log.say(f"{name} failed", level="error", type=type(error).__name__, place=locate_error(error))
+            self.metrics.log.say(f"{name} failed", level="error", type=type(error).__name__, place=locate_error(error))
             return False
         return True
 
@@ -160,6 +154,7 @@ def write_row(database: ClaimedDatabase) -> None:
         rows.execute("delete from about where version = ?", -1)
 
 
+@dataclass
 class Health:
     """Whether a role works, for `GET /readyz`.
 
@@ -172,30 +167,27 @@ class Health:
     database
         Returns the database to which a row is written, at most once in 5 s, or None. The role does not work if that
         fails or if another process has taken the database over.
-    request_metrics
+    metrics
         Counts failed writes.
     """
 
-    def __init__(
-        self,
-        role: str,
-        report: Callable[[], dict[str, Any]],
-        database: Callable[[], ClaimedDatabase | None],
-        request_metrics: RequestMetrics,
-    ) -> None:
-        self._role, self._report, self._database, self._metrics = role, report, database, request_metrics
-        self._writes, self._waiting = True, 0
-        self._begun = -_WRITE_SECONDS  # when the last write began
-        self._running: asyncio.Task[None] | None = None
+    role: str
+    report: Callable[[], dict[str, Any]]
+    database: Callable[[], ClaimedDatabase | None]
+    metrics: RequestMetrics
+    _writes: bool = True
+    _waiting: int = 0
+    _begun: float = -_WRITE_SECONDS  # when the last write began
+    _running: asyncio.Task[None] | None = None
 
     async def document(self) -> dict[str, Any]:
         """Return the full report, for the operator's listener."""
-        database = self._database()
+        database = self.database()
         writes = database is None or await self._has_written(database)
         try:
-            document = {"ok": True, **self._report(), "role": self._role}
+            document = {"ok": True, **self.report(), "role": self.role}
         except Exception:  # the role may raise anything
-            document = {"ok": False, "role": self._role}
+            document = {"ok": False, "role": self.role}
         if database is not None and database.fenced:
             document = {**document, "ok": False, "fenced": True}
         return document if writes else {**document, "ok": False, "writes": False}
@@ -220,7 +212,7 @@ class Health:
             self._writes = True
         except Exception as error:
             self._writes = False
-            self._metrics.failed("write failed", error)
+            self.metrics.failed("write failed", error)
         finally:
             self._running = None
 
@@ -232,29 +224,18 @@ _LIMITS = Limits()
 _UNREAD_STATUSES = frozenset({408, 413})  # the rest of the request is not read, and the connection is closed
 
 
+@dataclass(kw_only=True)
 class Application:
     """The ASGI application of a role; `build_application` makes it."""
 
-    def __init__(
-        self,
-        *,
-        table: RouteTable,
-        life: Lifespan,
-        request_metrics: RequestMetrics,
-        bodies: BodyReader,
-        listeners: Listeners,
-        token: str | None,
-        limits: Limits,
-        ending: Callable[[], None],
-    ) -> None:
-        self.limits = limits
-        self.ending = ending
-        self.life = life
-        self.metrics = request_metrics
-        self.listeners = listeners
-        self._table = table
-        self._bodies = bodies
-        self._token = None if token is None else _digest(token.encode())
+    table: RouteTable
+    life: Lifespan
+    metrics: RequestMetrics
+    bodies: BodyReader
+    listeners: Listeners
+    token: bytes | None  # its SHA-256
+    limits: Limits
+    ending: Callable[[], None]
 
     def fenced(self) -> bool:
         """Return whether another process serves the role's database."""
@@ -266,12 +247,11 @@ class Application:
             return await self.life(receive, send) if scope["type"] == "lifespan" else None
         begun = time.perf_counter()
         headers = dict(scope["headers"])
-        target, values = self._table.find(scope["method"], scope["path"])
+        target, values = self.table.find(scope["method"], scope["path"])
         self.metrics.in_flight += 1
         try:
             self.listeners.check(scope, headers)
-            answer = self._upload if type(target) is RouteTarget and target.raw else self._other
-            status, fields, body = await answer(target, values, headers, scope, receive, send)
+            status, fields, body = await self._handle(target, values, headers, scope, receive, send)
         except ClientGone:
             status, fields, body = 0, [], b""
         except (Exception, asyncio.CancelledError) as error:  # cancelled: there was no time left to finish
@@ -288,33 +268,7 @@ class Application:
                 await send({"type": "http.response.body", "body": body})
         self.metrics.request(target, status, time.perf_counter() - begun)
 
-    async def _upload(
-        self,
-        target: Any,
-        values: dict[str, str],
-        headers: dict[bytes, bytes],
-        scope: Scope,
-        receive: Receive,
-        send: Send,
-    ) -> tuple[int, Headers, bytes]:
-        """Answer an upload by the shortest way: bytes in, bytes out."""
-        listener = self._check_access(target, scope, headers)
-        if self.life.fenced:
-            raise make_busy_refusal("fenced")
-        places, kind = self.listeners.places[listener], target.kind
-        places.take(kind)
-        try:
-            body = await self._bodies.read(receive, headers, places, kind, self._address(scope, headers))
-            self.metrics.received += len(body)
-            try:
-                status, answer, fields = await target.handle(body, values, headers)
-            finally:
-                places.memory[kind] -= len(body)
-        finally:
-            places.leave(kind)
-        return status, upload_headers(fields, len(answer)), answer
-
-    async def _other(
+    async def _handle(
         self,
         target: RouteTarget | RequestRefused,
         values: dict[str, str],
@@ -323,7 +277,10 @@ class Application:
         receive: Receive,
         send: Send,
     ) -> tuple[int, Headers, bytes]:
-        """Answer by a handler of Starlette's requests; no headers if the response was sent already."""
+        """Return the answer of a handler: of bytes for an upload, else of a Starlette request.
+
+        A stream is sent here, and has no headers in the result.
+        """
         listener = self._check_access(target, scope, headers)
         if isinstance(target, RequestRefused):
             raise target
@@ -335,16 +292,19 @@ class Application:
         places = self.listeners.places[listener]
         place = AdmittedRequest(places, target.kind)
         try:
-            body = await self._bodies.read(receive, headers, places, target.kind, self._address(scope, headers))
+            body = await self.bodies.read(receive, headers, places, target.kind, self._address(scope, headers))
             self.metrics.received += len(body)
             try:
+                if target.raw:
+                    status, answer, fields = await target.handle(body, values, headers)
+                    return status, upload_headers(fields, len(answer)), answer
                 scope["client"] = None  # hidden from handlers
                 scope["path_params"] = values
                 scope[ADMITTED_REQUEST] = place
                 response = await target.handle(Request(scope, _replay_body(body, receive)))
                 if isinstance(getattr(response, "body", None), bytes) and response.background is None:
                     return self._plain(response, scope["method"], headers)
-                await response(scope, receive, _send_secured(send, CORS_HEADERS if target.public else []))  # a stream
+                await response(scope, receive, _send_secured(send, CORS_HEADERS if target.public else []))
                 return response.status_code, [], b""
             finally:
                 places.memory[target.kind] -= len(body)
@@ -358,7 +318,7 @@ class Application:
     async def _answer_and_close(self, body: bytes, receive: Receive, send: Send) -> None:
         """Answer and close the connection without reading the rest of the request."""
         await send({"type": "http.response.body", "body": body, "more_body": True})
-        await self._bodies.linger(receive)
+        await self.bodies.linger(receive)
         await send({"type": "http.response.body", "body": b""})
 
     def _plain(
@@ -396,14 +356,14 @@ class Application:
         return listener
 
     def _check_token(self, headers: dict[bytes, bytes]) -> None:
-        if self._token is None:
+        if self.token is None:
             raise RequestRefused(403, "no-admin")
         if not self._has_token(headers):
             raise RequestRefused(401, "token")
 
     def _has_token(self, headers: dict[bytes, bytes]) -> bool:
         scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
-        right = self._token is not None and hmac.compare_digest(_digest(token.strip()), self._token)
+        right = self.token is not None and hmac.compare_digest(_digest(token.strip()), self.token)
         return right and scheme.lower() == b"bearer"
 
 
@@ -471,9 +431,7 @@ def build_application(
         raise InvalidArgument("token", token, "a secret text, or None for no administration")
     request_metrics = RequestMetrics(role=role, metrics=metrics, log=log)
     bodies = BodyReader(limits)
-    life = Lifespan(
-        start=start, stop=stop, bodies=bodies, request_metrics=request_metrics, limits=limits, database=database
-    )
+    life = Lifespan(start=start, stop=stop, bodies=bodies, metrics=request_metrics, limits=limits, database=database)
     well = Health(role, health, database, request_metrics)
 
     async def answer_livez(_: bool) -> Response:
@@ -505,10 +463,10 @@ def build_application(
     return Application(
         table=RouteTable([*own, *add_preflight_targets(named, public)]),
         life=life,
-        request_metrics=request_metrics,
+        metrics=request_metrics,
         bodies=bodies,
         listeners=Listeners(names, limits),
-        token=token,
+        token=None if token is None else _digest(token.encode()),
         limits=limits,
         ending=ending,
     )
