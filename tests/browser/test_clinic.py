@@ -34,8 +34,9 @@ def running(tmp_path_factory: pytest.TempPathFactory, client: Path) -> Iterator[
 
 
 @pytest.mark.parametrize(("size", "dark"), LIGHTS)
-def test_a_patient_is_treated(running: Clinic, opening: Opening, size: tuple[int, int], dark: bool) -> None:
-    """The page cannot act or report, is not accessible, or sends something to somebody whom the task does not name."""
+def test_the_page_acts_and_reports_to_the_named_roles_alone(
+    running: Clinic, opening: Opening, size: tuple[int, int], dark: bool
+) -> None:
     visit = Visit(opening(size=size, dark=dark), running.url)
     assert faults(visit.page) == []
     before = running.open()
@@ -77,8 +78,7 @@ def test_the_server_never_sees_features(running: Clinic, opening: Opening) -> No
         assert not any(token in text for text in texts)
 
 
-def test_a_batch_closes(running: Clinic, opening: Opening) -> None:
-    """Patients of the page are not counted in a batch, the batch is not released, or nobody acts on the release."""
+def test_patients_of_the_page_are_counted_and_later_ones_act_on_the_release(running: Clinic, opening: Opening) -> None:
     visit = Visit(opening(), running.url)
     number, before = running.snapshot()["number"], running.open()
     patient, _ = visit.act()
@@ -93,11 +93,9 @@ def test_a_batch_closes(running: Clinic, opening: Opening) -> None:
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_the_same_bytes_after_a_reload(running: Clinic, opening: Opening, version: int) -> None:
-    """A page that is closed between sending and hearing that the report was kept draws fresh noise for it.
-
-    The report arrives each time: only the answer is lost, once for the report that opens a slot, once for the outcome.
-    """
+def test_a_report_whose_answer_was_lost_is_sent_again_with_the_same_bytes(
+    running: Clinic, opening: Opening, version: int
+) -> None:
     visit = Visit(opening(expected=NO_ANSWER), running.url)
     lost: list[bytes] = []
 
@@ -131,8 +129,7 @@ def test_the_same_bytes_after_a_reload(running: Clinic, opening: Opening, versio
         assert visit.bodies[-1] != lost[0]
 
 
-def test_offline(running: Clinic, opening: Opening) -> None:
-    """An outcome that is entered without a connection is lost, or is not sent when there is one again."""
+def test_an_outcome_without_a_connection_is_sent_later(running: Clinic, opening: Opening) -> None:
     visit = Visit(opening(expected=("net::ERR_INTERNET_DISCONNECTED",)), running.url)
     page = visit.page
     patient, _ = visit.act()
@@ -159,8 +156,7 @@ def test_a_clock_that_is_wrong(running: Clinic, opening: Opening) -> None:
     expect(visit.page.locator("#sent .state").first).to_have_text("kept")
 
 
-def test_a_patient_counts_once(running: Clinic, opening: Opening) -> None:
-    """A patient takes part twice: on one device, or on two, which have the same slot; the first outcome stands."""
+def test_a_patient_counts_once_on_one_device_or_two(running: Clinic, opening: Opening) -> None:
     first = Visit(opening(), running.url)
     patient, _ = first.act()
     slots, sent = running.open(), len(first.bodies)
@@ -208,8 +204,7 @@ def test_a_page_refuses_an_analyzer_that_went_back(running: Clinic, opening: Ope
     assert len(visit.bodies) == sent
 
 
-def test_two_mixers(tmp_path: Path, client: Path, opening: Opening) -> None:
-    """With two mixers the page's report cannot be opened, its batch is burned, or the helper's keys cannot be read."""
+def test_two_mixers_release_the_reports_of_the_page(tmp_path: Path, client: Path, opening: Opening) -> None:
     with clinic(tmp_path, mixers=2) as running:
         visit = Visit(opening(), running.url)
         visit.report(visit.act()[0])
@@ -301,8 +296,7 @@ def test_whatever_the_page_is_told_is_text(text: str, page_of_clinic: str, openi
     assert ran == []
 
 
-def test_a_hostile_task_with_the_real_client(tmp_path: Path, client: Path, opening: Opening) -> None:
-    """What stands in a task's title or in the name of a treatment is run by the page, or the client cannot read it."""
+def test_a_hostile_title_or_arm_is_shown_as_text(tmp_path: Path, client: Path, opening: Opening) -> None:
     assert len(NAMES) == 4
     with clinic(tmp_path, title=PAYLOADS[1], arms=NAMES) as running:
         visit = Visit(opening(), running.url)

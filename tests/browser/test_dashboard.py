@@ -42,8 +42,7 @@ def test_the_list_of_tasks_is_accessible(board: str, opening: Opening, size: tup
     shoot(page, named("dashboard-overview", size, dark))
 
 
-def test_names_are_texts(board: str, opening: Opening) -> None:
-    """What stands in a task's title or in the name of an arm is run by the browser, or is not shown as it is."""
+def test_titles_and_arms_are_shown_as_texts(board: str, opening: Opening) -> None:
     page = opening().new_page()
     page.goto(board)
     page.locator("a[href^='/tasks/']").first.click()
@@ -55,8 +54,7 @@ def test_names_are_texts(board: str, opening: Opening) -> None:
     assert faults(page) == []
 
 
-def test_administrators_see_more(board: str, opening: Opening) -> None:
-    """Somebody without the token sees counts of refusals, or a script could read the administrator's cookie."""
+def test_only_administrators_see_refusals(board: str, opening: Opening) -> None:
     context = opening(expected=("401",))
     page = context.new_page()
     page.goto(board)

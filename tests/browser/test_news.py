@@ -25,8 +25,9 @@ def news(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.mark.parametrize(("size", "dark"), LIGHTS)
-def test_a_reader_clicks(news: str, opening: Opening, size: tuple[int, int], dark: bool) -> None:
-    """A headline cannot be chosen, or the pages are not accessible at some size and light."""
+def test_a_reader_can_choose_a_headline_at_every_size(
+    news: str, opening: Opening, size: tuple[int, int], dark: bool
+) -> None:
     page = opening(size=size, dark=dark).new_page()
     page.goto(news)
     headline = page.locator(".lead button").inner_text()

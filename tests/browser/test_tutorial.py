@@ -94,10 +94,7 @@ class Newcomer:
             process.wait(timeout=30)
 
 
-def test_the_tutorial(tmp_path: Path, client: Path, opening: Opening) -> None:
-    """A newcomer is stuck: a command fails, the page cannot act, the batch is not released, or the dashboard does not
-    follow or shows other numbers than its JSON and `bandanna task show`.
-    """
+def test_the_tutorial_works_and_the_dashboard_follows(tmp_path: Path, client: Path, opening: Opening) -> None:
     assert COMMANDS[:2] == DONE
     create, serve, dashboard, page, crowd, show, export = COMMANDS[2:]
     assert [each.startswith(SERVED) for each in COMMANDS[2:]] == [False, True, True, True, False, False, False]

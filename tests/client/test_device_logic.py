@@ -78,8 +78,7 @@ def test_light_guides_do_what_the_policy_does(name: str, trials: int) -> None:
 
 
 @pytest.mark.parametrize("name", ["SDP-SE", "AdaC-UCB"])
-def test_light_guides_report_for_the_arm_of_their_place(name: str) -> None:
-    """With the same randomness a client without policies sends other bytes for an assigned arm."""
+def test_a_client_without_policy_reports_the_same_bytes_for_an_assigned_arm(name: str) -> None:
     policy, _, arms, _ = case(name)
     task, _ = a_task(policy, seed=None, arms=arms)
     leaflet = ClientTask.from_bytes(task.document, task.id)

@@ -44,10 +44,7 @@ BATCH = 16
 
 
 @pytest.mark.usefixtures("_quick_roles")
-def test_sessions_and_processes_learn_together(tmp_path: Path, monkeypatch: Any) -> None:
-    """Two mixers, tickets by the registrar, a clock that is an hour off: users' reports are not learned from, or a
-    user takes part more often than the task allows.
-    """
+def test_processes_learn_from_sessions_with_two_mixers_and_wrong_clocks(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr(time, "time", lambda real=time.time: real() + 3600.0)
     policy = bd.LinTS(
         dim=3, horizon=4 * BATCH, batch=BATCH, intercept=True, privacy=bd.shuffle(epsilon=4.0, delta=1e-4)

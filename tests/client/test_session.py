@@ -255,10 +255,7 @@ def test_an_analyzer_that_announces_less_noise_or_fewer_people_gets_nothing(tmp_
         assert not town.bodies, name
 
 
-def test_devices_and_mixer_are_told_of_one_plan(tmp_path: Path) -> None:
-    """An analyzer that tells devices of more people than it tells the mixer has them draw less noise: their reports are
-    taken, and the batch closes with fewer.
-    """
+def test_reports_under_another_plan_than_the_mixers_are_refused(tmp_path: Path) -> None:
     policy = bd.LinTS(dim=3, horizon=20_000, privacy=bd.shuffle(epsilon=1.0, delta=1e-5))
     town = Town(policy, tmp_path)
     (batch, *_), state = town.inside.learner.now.batches, policy.init()
@@ -276,9 +273,6 @@ def test_devices_and_mixer_are_told_of_one_plan(tmp_path: Path) -> None:
 
 
 def test_a_batch_keeps_the_plan_it_was_opened_with(tmp_path: Path) -> None:
-    """An analyzer that announces a batch with much noise, and once its slots are open the same one for more people, has
-    final reports drawn with the noise of the many.
-    """
     policy, env, _, rounds = case("GLM-SDP")
     town = Town(policy, tmp_path)
     one, two = (town.session(tmp_path / "outbox.db", user=name) for name in "ab")
@@ -351,10 +345,7 @@ def test_a_session_verifies_every_publication_once(tmp_path: Path, monkeypatch: 
 
 
 @pytest.mark.parametrize("later", [False, True])
-def test_two_processes_believe_one_history(later: bool, tmp_path: Path) -> None:
-    """An analyzer answers two processes of one device at once with different publications, and each acts upon its own;
-    or one of them acts upon an older one than the other has seen.
-    """
+def test_two_processes_act_on_one_history(later: bool, tmp_path: Path) -> None:
     town = Town(POLICY, tmp_path)
     one, two = (town.session(tmp_path / "outbox.db", user=name) for name in "ab")
     true = resigned(town)
@@ -381,10 +372,8 @@ def test_two_processes_believe_one_history(later: bool, tmp_path: Path) -> None:
     assert known[1] == (newer if later else true)
 
 
-def test_zero_and_final_reports_have_coins_of_their_own(tmp_path: Path) -> None:
-    """The difference of a slot's two reports is the statistic itself: with 9 coordinates and hundreds of coins equal
-    counts everywhere have a probability below 1e-9.
-    """
+def test_zero_and_final_reports_have_independent_coins(tmp_path: Path) -> None:
+    """False alarm below 1e-9: equal counts in all 9 coordinates, with hundreds of coins each."""
     town = Town(bd.LinTS(dim=3, horizon=64, batch=16, privacy=SHUFFLE), tmp_path)
     session = town.session()
     session.report(session.act(np.zeros((2, 3))), 0.0)  # whose statistic is that of the zero report
@@ -534,7 +523,6 @@ def test_a_report_between_looking_and_keeping_is_not_drawn_again(tmp_path: Path,
 
 
 def test_two_flushes_at_once_draw_one_report(tmp_path: Path, monkeypatch: Any) -> None:
-    """Who hears later that a slot is open draws a second final report for it."""
     town = Town(POLICY, tmp_path)
     town.session().act(contexts())
     first, second = (town.session(tmp_path / "outbox.db") for _ in range(2))

@@ -114,8 +114,7 @@ def test_a_cookie_is_never_without_its_flags(town: Town) -> None:
     run(work)
 
 
-def test_sessions_end(town: Town) -> None:
-    """Who has logged out, or has been away for long, is still an administrator; or a session can be guessed."""
+def test_sessions_end_by_logout_or_time_and_cannot_be_guessed(town: Town) -> None:
     now = [0.0]
     admin = AdminSessions(TOKEN, clock=lambda: now[0])
     own = {"host": "127.0.0.1"}
@@ -230,8 +229,7 @@ def test_where_the_token_comes_from(tmp_path: Path) -> None:
         admin_from_token(tmp_path / "none", {})
 
 
-def test_places_are_told_apart(town: Town, tmp_path: Path) -> None:
-    """An address or a task's folder is taken for the other; or what is nothing is not refused."""
+def test_a_place_is_an_address_a_folder_or_refused(town: Town, tmp_path: Path) -> None:
     folder = tmp_path / "task"
     creation.write_task(folder, town.task, list(town.secrets.values()))
     (folder / "shuffler.secret.json").unlink()

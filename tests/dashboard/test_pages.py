@@ -111,8 +111,7 @@ def test_a_batch_is_followed_until_it_closes(tmp_path: Path) -> None:
     run(work)
 
 
-def test_news_change_the_page(tmp_path: Path) -> None:
-    """A new publication is not read, or the page does not change with it."""
+def test_a_new_publication_changes_the_page(tmp_path: Path) -> None:
     own = Town(tmp_path)
 
     async def work() -> None:
@@ -150,9 +149,7 @@ def test_what_is_not_there_is_said_so(town: Town) -> None:
     run(work)
 
 
-def test_pages_obey_a_strict_content_policy(town: Town) -> None:
-    """A page has an inline script or style, something from elsewhere, or lacks the policy that forbids it."""
-
+def test_pages_have_no_inline_script_style_or_foreign_address(town: Town) -> None:
     async def work() -> None:
         seen = await Seen(town, token=TOKEN).look()
         for path in [*addresses(town), "/index.json", "/assets/style.css", "/assets/live.js", "/assets/icon.svg"]:

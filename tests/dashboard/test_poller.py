@@ -82,8 +82,7 @@ def test_an_analyzer_that_does_not_answer_is_waited_for(town: Town) -> None:
     run(work)
 
 
-def test_the_loops_go_on_whatever_happens(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A loop that follows ends with the first failure, or it asks without pauses."""
+def test_polling_goes_on_after_any_failure_with_pauses(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
     from bandanna.deployment.dashboard import poller
 
     pauses: list[float] = []
@@ -459,7 +458,6 @@ def test_the_analyzer_of_an_address_is_asked_there_alone(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("path", ["/task", "/snapshot", "/summary", "/readyz", "/metrics"])
 def test_redirects_are_not_followed(path: str, tmp_path: Path) -> None:
-    """An analyzer sends the dashboard elsewhere by a redirect."""
     with listening() as (inside, asked):
         town = Town(tmp_path)
         for code in (301, 302, 307, 308):

@@ -136,12 +136,8 @@ RUNS = 150
 
 
 @pytest.mark.parametrize("name", NOISY)
-def test_noise_is_as_large_as_the_band_says(name: str) -> None:
-    """Rewards, plays or a batch's own sum are farther off than two standard deviations more often than they may be.
-
-    Each is inside with probability 0.954 or more if it is nearly Gaussian; fewer than 128 of 150 inside have
-    probability below 2e-6.
-    """
+def test_the_band_covers_two_standard_deviations_of_the_noise(name: str) -> None:
+    """Inside with probability 0.954 each; fewer than 128 of 150 have probability below 2e-6."""
     task, _ = a_task(NOISY[name], arms=TEA)
     reader = reader_for(task)
     inside = {"reward": 0, "own": 0, "plays": 0}

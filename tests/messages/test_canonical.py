@@ -79,10 +79,7 @@ def test_purposes_are_as_long_as_each_other() -> None:
     assert len({encode_label(purpose) for purpose in purposes}) == len(purposes)
 
 
-def test_two_agree_upon_a_key_that_a_third_does_not_have() -> None:
-    """Each of two owners makes the same key from its own secret and the other's public half; any other half, task or
-    purpose gives another key.
-    """
+def test_another_half_task_or_purpose_agrees_on_another_key() -> None:
     (one, one_public), (two, two_public), (three, _) = sealing_key(), sealing_key(), sealing_key()
     task, info = bytes(32), ticket_key_info(COLLECTOR)
     key = agreed_key(one, two_public, salt=task, info=info)

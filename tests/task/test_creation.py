@@ -447,8 +447,7 @@ spots = st.sampled_from([(), *((name,) for name in [*FEATURES, "other"])]) | st.
 
 @examples(60, full=200)
 @given(spots, odd)
-def test_one_odd_value_in_a_map(spot: tuple[str, ...], value: Any) -> None:
-    """A value of a wrong type or size in a map of features ends in another error than ours."""
+def test_an_odd_value_in_a_feature_map_is_our_error(spot: tuple[str, ...], value: Any) -> None:
     table: Any = value
     for depth in range(len(spot), 0, -1):
         above = FEATURES if depth == 1 else FEATURES[spot[0]]
@@ -459,8 +458,7 @@ def test_one_odd_value_in_a_map(spot: tuple[str, ...], value: Any) -> None:
 
 @examples(100, full=400)
 @given(places, odd)
-def test_one_odd_value(place: tuple[str, str | None], value: Any) -> None:
-    """A value of a wrong type or size in some place of a file ends in another error than ours."""
+def test_an_odd_value_anywhere_in_a_file_is_our_error(place: tuple[str, str | None], value: Any) -> None:
     table, key = place
     spoilt = {**WHOLE, table: value if key is None else {**WHOLE[table], key: value}}
     attempt({"title": "x", "algorithm": "LinTS-LDP", **spoilt})
@@ -468,15 +466,13 @@ def test_one_odd_value(place: tuple[str, str | None], value: Any) -> None:
 
 @examples(50, full=150)
 @given(st.sampled_from(["title", "algorithm", "policy", "arms", "other"]), odd)
-def test_odd_values_at_the_top(key: str, value: Any) -> None:
-    """The same of keys outside of tables."""
+def test_an_odd_value_outside_of_tables_is_our_error(key: str, value: Any) -> None:
     attempt({"title": "x", "algorithm": "LinTS-LDP", **WHOLE, key: value})
 
 
 @examples(40, full=100)
 @given(st.dictionaries(st.sampled_from(["title", "algorithm", *WHOLE]) | st.text(max_size=5), odd, max_size=6))
-def test_any_document(document: dict[str, Any]) -> None:
-    """The same of documents that are nothing like a task."""
+def test_a_document_unlike_a_task_is_our_error(document: dict[str, Any]) -> None:
     attempt(document)
 
 
@@ -484,7 +480,6 @@ def test_any_document(document: dict[str, Any]) -> None:
     ("given", "expected"),
     [(0, 0.0), (2.5, 2.5), ("30 s", 30.0), ("1.5 min", 90.0), ("2 hours", 7200.0), ("1day", 86_400.0)],
 )
-def test_durations(given: Any, expected: float) -> None:
-    """A duration is read as another one."""
+def test_durations_are_read_in_seconds(given: Any, expected: float) -> None:
     assert parse_duration(given) == expected
     assert type(parse_duration(given)) is float

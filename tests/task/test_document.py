@@ -53,10 +53,7 @@ def joined(drafted: Task) -> dict[str, tuple[Secrets, RoleJoin]]:
     return {role: join_role(drafted, role, f"who runs the {role}") for role in drafted.roles}
 
 
-def test_four_who_joined_share_no_secret(drafted: Task, tmp_path: Path) -> None:
-    """Roles that join in four folders have no secret in common, no file or message holds a secret but the owner's, and
-    what they agree upon is what the registrar and each verifier need.
-    """
+def test_four_roles_that_joined_share_no_secret(drafted: Task, tmp_path: Path) -> None:
     made = joined(drafted)
     files = [said.write(tmp_path / role) for role, (_, said) in made.items() if (tmp_path / role).mkdir() is None]
     task = join_all(drafted, [RoleJoin.read(file) for file in files])
@@ -115,9 +112,6 @@ def test_a_task_of_other_joins_is_refused(drafted: Task) -> None:
 
 
 def test_a_role_accepts_its_own_draft_and_keys_alone(drafted: Task) -> None:
-    """A role does not serve a task that is not the draft it has read, in which another has its place, or that it has
-    not accepted.
-    """
     made = joined(drafted)
     said = [each for _, each in made.values()]
     task, (own, _) = join_all(drafted, said), made["analyzer"]
@@ -221,8 +215,7 @@ def spoilt(value: Any, path: tuple[Any, ...], odd: Any) -> Any:
 
 @examples(60, full=500)
 @given(st.data(), st.sampled_from(["", "policy", "calibrations", "arms"]), st.sampled_from(ODD))
-def test_one_odd_value(data: st.DataObject, within: str, odd: Any) -> None:
-    """A value of a wrong type in some place of a document ends in another error than ours."""
+def test_an_odd_value_in_a_document_is_our_error(data: st.DataObject, within: str, odd: Any) -> None:
     content = json.loads(document())
     inner = json.loads(content[within]) if within else content
     changed = spoilt(inner, data.draw(st.sampled_from([*places(inner)])), odd)

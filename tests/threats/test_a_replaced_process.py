@@ -201,10 +201,7 @@ def scene(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Scene]:
     made.close()
 
 
-def test_a_process_that_wakes_up_says_nothing(scene: Scene) -> None:
-    """A shuffler that slept while another one served answers 503 and ends with code 75: no place is given twice, and
-    everybody who was acknowledged, by whomever, is in the sum.
-    """
+def test_a_replaced_shuffler_answers_503_when_it_wakes_up_and_ends(scene: Scene) -> None:
     sleeper = scene.begin()
     for _ in range(2):
         scene.report(sleeper)
@@ -274,9 +271,6 @@ ROUTES = {
 
 @pytest.mark.parametrize("role", list(ROUTES))
 def test_every_role_that_was_taken_over_answers_nothing_and_ends(role: str, tmp_path: Path) -> None:
-    """A process of any role that sleeps while another one takes its database, and dies, says 503 when it wakes up, and
-    ends with code 75; the one that begins after it is well.
-    """
     ports = dict(zip(ROUTES, free_ports(len(ROUTES)), strict=True))
     urls = {each: f"http://127.0.0.1:{port}" for each, port in ports.items()}
     policy = bd.make("LinTS-SDP", dim=2, batch=USERS, horizon=40, epsilon=8.0, delta=1e-2)

@@ -192,7 +192,6 @@ def served_learner(app: Any, task: Any) -> Any:
 
 @pytest.mark.parametrize("mixers", [0, 1])
 def test_waiting_strangers_stop_nobody(mixers: int, tmp_path: Path) -> None:
-    """While 1,100 strangers wait for a publication, the analyzer answers reports, shares and ordinary snapshots."""
     task = a_task(tmp_path, mixers=mixers)
     app = built("analyzer", task, tmp_path)
     served_learner(app, task)

@@ -118,9 +118,6 @@ def test_nobody_accepts_a_key_for_which_everybody_signs(drafted: Task) -> None:
 
 
 def test_nobody_joins_with_the_key_of_another(drafted: Task) -> None:
-    """A helper that joins with the shuffler's public half, so that the shuffler could make its tickets, is accepted by
-    nobody.
-    """
     joined = {role: join_role(drafted, role, role) for role in drafted.roles}
     own, said = joined["helper"]
     taken = joined["shuffler"][1].keys["agree"]

@@ -39,15 +39,13 @@ FALSE_ALARM = 1e-6  # of each law; entropy is the operating system's, so nothing
 
 
 @pytest.mark.parametrize("script", sorted(path.name for path in (CLIENT / "test").glob("*.test.mjs")))
-def test_sessions_and_stores(script: str) -> None:
-    """A session forgets or changes bytes, believes what it must not, or a store does (see the script)."""
+def test_the_node_tests_of_sessions_and_stores_pass(script: str) -> None:
     told = node(script, before=("--test", "--test-reporter=tap"))
     assert re.search(r"^# pass [1-9]", told, re.MULTILINE)
     assert re.search(r"^# (skipped|todo) [1-9]", told, re.MULTILINE) is None
 
 
-def test_the_client_is_small() -> None:
-    """The client has less than 12 kB, compressed."""
+def test_the_client_has_less_than_12_kb_compressed() -> None:
     assert node("about.mjs")  # is built
     assert len(gzip.compress(BUILT.read_bytes(), 9)) < 12_000
 
@@ -97,8 +95,8 @@ def _agrees(seen: dict[str, int], law: dict[str, float]) -> bool:
 
 
 @pytest.mark.parametrize(("trials", "probability", "value"), [(40, 0.5, 0.3), (7, 0.5, -1.0), (30, 0.25, 0.55)])
-def test_the_law_of_counts(trials: int, probability: float, value: float) -> None:
-    """Counts drawn with WebCrypto's entropy are not lattice + coin + binomial; false alarm 1 in a million."""
+def test_counts_are_lattice_plus_coin_plus_binomial(trials: int, probability: float, value: float) -> None:
+    """False alarm: 1 in a million."""
     scale, draws = 2.5, 40_000
     device = {"kind": "Counts", "domain": {"kind": "Ball", "dim": 1, "bound": 1.0}, "scale": scale, "trials": trials,
               "probability": probability}  # fmt: skip
@@ -116,8 +114,8 @@ def test_the_law_of_counts(trials: int, probability: float, value: float) -> Non
 
 
 @pytest.mark.parametrize("kind", ["Answer", "Sign", "Copies", "Rounded"])
-def test_the_laws_of_bits_and_signs(kind: str) -> None:
-    """A lie, a rounded number or a copied bit has another law; false alarm 1 in a million."""
+def test_bits_signs_and_rounded_numbers_have_their_laws(kind: str) -> None:
+    """False alarm: 1 in a million."""
     bits, ball = {"kind": "Bits", "dim": 1, "low": 0.0, "high": 1.0}, {"kind": "Ball", "dim": 1, "bound": 1.0}
     cases: dict[str, tuple[dict[str, Any], float, dict[str, float]]] = {
         "Answer": ({"domain": bits, "lie": 0.3}, 1.0, {"1": 0.7, "0": 0.3}),
@@ -132,8 +130,8 @@ def test_the_laws_of_bits_and_signs(kind: str) -> None:
     assert _agrees(found["seen"], law)
 
 
-def test_the_law_of_uniform_numbers() -> None:
-    """Uniform numbers are not; false alarm 1 in a million."""
+def test_uniform_numbers_are_uniform() -> None:
+    """False alarm: 1 in a million."""
     (found,) = answers([{"what": "uniforms", "draws": 50_000}])
     assert stats.kstest(found["drawn"], "uniform").pvalue > FALSE_ALARM
     assert len(set(found["drawn"])) > 49_990
@@ -218,8 +216,9 @@ def test_a_small_crowd_that_dies_and_comes_back(mixers: int, tmp_path: Path) -> 
     assert told["state"] == learned(task, standing, epochs, 2)
 
 
-def test_browsers_and_python_in_one_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """1,000 browser clients and 1,000 Python clients in one task: a total is not the sum of what they drew."""
+def test_totals_of_browsers_and_python_in_one_task_are_the_sums_of_their_draws(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     size, batches = 200, 10
     policy = bd.LinTS(dim=3, horizon=2000, batch=size, intercept=True, privacy=bd.shuffle(epsilon=2.0, delta=1e-4))
     task, secrets = on_disk(policy, tmp_path, mixers=1, seed=None)
@@ -325,8 +324,7 @@ def test_a_store_survives_a_reload(page: Any) -> None:
     assert page.evaluate(kept % '.get("a").then(({ value }) => Array.from(value))') == [1, 2]
 
 
-def test_browsers_compute_what_python_computes(page: Any) -> None:
-    """With the same words Chromium chooses another arm than Python, or draws other counts."""
+def test_chromium_chooses_and_draws_as_python_with_the_same_words(page: Any) -> None:
     words, rng = Words(11), np.random.default_rng(11)
     made = [
         *(
@@ -350,8 +348,7 @@ def test_browsers_compute_what_python_computes(page: Any) -> None:
             assert each.get(name) == case.expected.get(name)
 
 
-def test_browsers_seal_and_draw_by_themselves(page: Any) -> None:
-    """Chromium lacks what sealing needs, or its own entropy cannot be drawn from."""
+def test_chromium_seals_and_draws_from_its_own_entropy(page: Any) -> None:
     _, public = sealing_key()
     script = """async (key) => {
       const { answered } = await import("/test/tasks.mjs");

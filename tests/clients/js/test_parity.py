@@ -355,8 +355,7 @@ def test_a_batch_of_browsers_is_learned_from(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "mixers"), [("SDP-SE", 1), ("SDP-SE", 2), ("AdaC-UCB", 0), ("DP-SE", 0), ("GOPE", 0)])
-def test_places_say_which_arm(name: str, mixers: int, tmp_path: Path) -> None:
-    """Where arms are assigned, a browser plays another one than its place says, or reports it otherwise than Python."""
+def test_a_browser_plays_the_arm_of_its_place_and_reports_it_as_python(name: str, mixers: int, tmp_path: Path) -> None:
     policy, _, arms, _ = case(name)
     task, secrets = a_task(policy, seed=None, arms=arms, mixers=mixers, urls=URLS)
     inside, rng = Inside(task, secrets, tmp_path), np.random.default_rng(3)
@@ -371,8 +370,7 @@ def test_places_say_which_arm(name: str, mixers: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["LinTS, shuffle, intercept", "LinUCB, concurrent", "LinTS, a model for every arm"])
-def test_python_opens_what_browsers_seal(name: str, tmp_path: Path) -> None:
-    """With two mixers, share and mask are not what a browser drew; or its seed opens for another plan, slot or part."""
+def test_a_browsers_share_and_seed_open_to_what_it_drew(name: str, tmp_path: Path) -> None:
     task, secrets = a_task(TASK_POLICIES[name], mixers=2, seed=None, urls=URLS)
     inside, rng = Inside(task, secrets, tmp_path), np.random.default_rng(9)
     opener, batch = Opener(secrets["helper"].seal), inside.learner.now.batches[0]
@@ -419,15 +417,13 @@ def mapped(document: dict[str, Any]) -> list[dict[str, Any]]:
     return found
 
 
-def test_the_shared_vectors() -> None:
-    """A browser computes other features than those that all languages share."""
+def test_browsers_compute_the_shared_feature_vectors() -> None:
     document = json.loads(SHARED.read_text(encoding="utf-8"))
     for found, shared in zip(mapped(document), document["cases"], strict=True):
         assert [each["features"] for each in found["mapped"]] == shared["vectors"], shared["name"]
 
 
-def test_many_drawn_records() -> None:
-    """Features of drawn records, or what was done to them, are others than Python's."""
+def test_features_of_drawn_records_are_equal() -> None:
     rng = np.random.default_rng(0)
     texts = ["", "Tea", "green tea", "T\u00c9A \u8336", "a b a B", "1 2 3", None]
     numbers = [None, True, -1e300, 0.1, 18, 80, 44.25, "x"]
@@ -473,8 +469,7 @@ def test_ranges_of_a_schema_are_a_map() -> None:
     assert found["mapped"][0]["features"] == ours.tolist()
 
 
-def test_the_module_is_apart() -> None:
-    """The client itself grows by the map, or the module has no types."""
+def test_the_feature_map_is_a_typed_module_of_its_own() -> None:
     assert "bandanna features" not in (CLIENT / "dist" / "bandanna.mjs").read_text()
     assert "readMap" in (CLIENT / "dist" / "types" / "features.d.ts").read_text()
     assert Path(CLIENT / "dist" / "features.d.ts").exists()

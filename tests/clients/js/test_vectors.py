@@ -27,8 +27,7 @@ TELLING = 150  # of each tell
 ROUNDING = 1e-15  # of statistics that had to be clipped: sums of squares are added in another order
 
 
-def test_actions_are_equal() -> None:
-    """With the same words a browser chooses another arm than Python, or needs more words or fewer."""
+def test_browsers_choose_the_same_arms_with_the_same_words() -> None:
     words, rng = Words(1), np.random.default_rng(1)
     made = [
         cases.acting(chooser, words, rng, kind, number)
@@ -44,8 +43,7 @@ def test_actions_are_equal() -> None:
     assert len(made) == 5_950
 
 
-def test_messages_are_equal() -> None:
-    """With the same words a browser's device makes another message of the same statistic than Python's."""
+def test_browsers_make_the_same_messages_of_a_statistic() -> None:
     words, rng = Words(2), np.random.default_rng(2)
     made = [
         cases.protecting(device, words, rng, number)
@@ -59,8 +57,7 @@ def test_messages_are_equal() -> None:
     assert len(made) == 4_180
 
 
-def test_reports_are_equal() -> None:
-    """Of the same features, arm and reward a browser makes another statistic than Python, or other counts of it."""
+def test_browsers_make_the_same_reports_of_a_decision() -> None:
     words, rng = Words(3), np.random.default_rng(3)
     made = [
         cases.telling(tell, device, dim, words, rng, number)
@@ -81,8 +78,7 @@ def test_reports_are_equal() -> None:
     assert len(made) == 2_700
 
 
-def test_rows_for_a_trusted_server() -> None:
-    """A row is not features, reward, arm, group and 1."""
+def test_a_row_is_features_reward_arm_group_and_1() -> None:
     given = {"what": "tell", "tell": {"kind": "Row"}, "device": None, "features": [0.1, 0.2], "action": 3,
              "reward": 0.7, "words": ""}  # fmt: skip
     (found,) = answers([given])
@@ -105,8 +101,7 @@ def test_tables_of_binomials_are_equal(trials: int, chance: float) -> None:
         assert each == {"first": first, "low": [*map(str, low)], "up": [*map(str, up)]}
 
 
-def test_large_and_undecided_binomials() -> None:
-    """Where one word does not decide, or trials are drawn in parts, a browser's count is not Python's."""
+def test_large_and_undecided_binomials_are_equal() -> None:
     from fractions import Fraction
 
     from bandanna.device.samplers import PART, draw_binomials
@@ -140,8 +135,7 @@ def _batch(**parts: Any) -> dict[str, Any]:
             "in_turn": True, "clients": False, **parts}  # fmt: skip
 
 
-def test_plans_are_judged_alike() -> None:
-    """A browser reports into a batch that Python refuses, or refuses one that Python takes."""
+def test_browsers_and_python_refuse_the_same_batches() -> None:
     good, free = _batch(), _batch(arms=[])
     parts = good["rounds"][0]["parts"]
     told = [
@@ -174,7 +168,6 @@ def test_places_have_the_same_arms() -> None:
 
 
 def test_canonical_documents_are_equal() -> None:
-    """A document has other bytes, or another name, in a browser than in Python."""
     values: list[Any] = [
         None, True, -3, 2**53 - 1, "", "a\"b\\c/\n\t\x00\x1f\x7f", "é€𝒳\u2028", [], {}, [1, [2, {"b": 1, "a": [None]}]],
         {"b": 1, "B": 2, "aa": 3, "a": "x", "_": 4, "10": 5, "9": 6},
@@ -185,8 +178,7 @@ def test_canonical_documents_are_equal() -> None:
         assert each == {"text": written.decode(), "digest": canonical.digest(written)}
 
 
-def test_values_are_read() -> None:
-    """A value that Python has written is read as another one."""
+def test_browsers_read_values_that_python_wrote() -> None:
     from bandanna.policies.registry import make_encoding
 
     encoding = make_encoding()
@@ -226,7 +218,6 @@ def _b64(content: bytes) -> str:
 
 
 def test_tagged_reports_are_equal() -> None:
-    """A browser's report has another tag, or other bytes, than Python's of the same ticket, plan and fields."""
     rng, made = np.random.default_rng(6), []
     for _ in range(200):
         slot, key, plan, body = (rng.bytes(n) for n in (16, 16, 32, int(rng.integers(0, 200))))
@@ -242,10 +233,7 @@ def test_tagged_reports_are_equal() -> None:
     assert [base64.b64decode(each["report"]) for each in found] == [report.to_bytes() for report, _ in made]
 
 
-def test_one_seed_is_sealed_for_all_parts_of_a_round() -> None:
-    """Of several parts a browser splits another number than it drew, seals more than once, or leaves the ticket's key
-    for the helper out of the seal.
-    """
+def test_one_seed_and_the_tickets_key_are_sealed_for_all_parts_of_a_round() -> None:
     secret, public = sealing_key()
     sizes, rounds, (slot, own, helper, task) = (2, 5), 2, (b"s" * 16, b"c" * 16, b"h" * 16, b"t" * 32)
     devices = [{"kind": "Counts", "domain": {"kind": "Ball", "dim": dim, "bound": 1.0}, "scale": 4.0, "trials": 40,
@@ -271,8 +259,7 @@ def test_one_seed_is_sealed_for_all_parts_of_a_round() -> None:
     assert [len(report[6]) for report in reports] == [each.size for each in read.rounds] == [8 * 7 + 80] * rounds
 
 
-def test_shares_and_masks_add_up() -> None:
-    """Share and mask of a seed are not the counts, modulo 2^64; or the share's bytes are not those of its numbers."""
+def test_share_plus_mask_is_the_counts_modulo_2_to_the_64() -> None:
     rng = np.random.default_rng(5)
     given = []
     for length in [*range(1, 40)] * 5:
