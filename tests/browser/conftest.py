@@ -30,7 +30,6 @@ Opening = Callable[..., "BrowserContext"]
 
 
 def missing(what: str, command: str) -> Any:
-    """Fail where these tests are required, else skip."""
     said = f"{what} is not installed: {command}"
     if os.environ.get("BANDANNA_BROWSER") == "required":
         pytest.fail(said, pytrace=False)
@@ -39,13 +38,11 @@ def missing(what: str, command: str) -> Any:
 
 @pytest.fixture(scope="session")
 def node() -> str:
-    """The Node that runs clients."""
     return shutil.which("node") or missing("Node.js", "make test-browser installs it, or: apt install nodejs npm")
 
 
 @pytest.fixture(scope="session")
 def client() -> Path:
-    """The built browser client."""
     path = ROOT / "clients" / "js" / "dist" / "bandanna.mjs"
     return path if path.exists() else missing("the browser client", "make client")
 

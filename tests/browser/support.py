@@ -35,8 +35,6 @@ NUMBERS = count(1)  # of patients
 
 @dataclass(frozen=True, kw_only=True)
 class Clinic:
-    """A running clinic."""
-
     task: Task
     folder: Path
     url: str
@@ -47,13 +45,11 @@ class Clinic:
         run(["-m", "bandanna", "simulate-clients", "--task", str(self.folder), "--users", str(users), "--json"])
 
     def snapshot(self) -> dict[str, Any]:
-        """The publication in force."""
         url = f"{self.task.url('analyzer')}/tasks/{self.task.id}/snapshot"
         found: dict[str, Any] = httpx.get(url, trust_env=False).json()
         return found
 
     def open(self) -> dict[str, Any]:
-        """How far the running batch is."""
         url = f"{self.task.url(self.task.collector)}/tasks/{self.task.id}/open"
         found: dict[str, Any] = httpx.get(url, trust_env=False).json()
         return found
@@ -93,7 +89,6 @@ class Visit:
         self.load()
 
     def load(self) -> None:
-        """The page, signed in."""
         self.page.goto(self.url)
         expect(self.page.locator("#line")).to_contain_text("line,")
         if self.page.locator("#sign-in").is_visible():
@@ -114,13 +109,11 @@ class Visit:
         return patient, page.locator(".arm").inner_text()
 
     def report(self, patient: str, outcome: str = "Better") -> None:
-        """Its outcome."""
         self.page.get_by_role("button", name=f"{outcome}: {patient}").click()
         expect(self.page.locator("#treated")).not_to_contain_text(patient)
 
     @property
     def bodies(self) -> list[bytes]:
-        """Of reports, in their order."""
         return [each.post_data_buffer or b"" for each in self.asked if each.url.endswith("/reports")]
 
 
@@ -144,7 +137,6 @@ def expect(what: Locator) -> LocatorAssertions:
 
 
 def faults(page: Page) -> list[str]:
-    """What axe-core finds wrong with a page, and a page that is wider than its screen."""
     source = AXE.read_text("utf-8") if AXE.exists() else missing("axe-core", "make test-browser, or: npm ci")
     page.evaluate(source)  # not a script of the page's: its Content-Security-Policy stays in force
     found: dict[str, Any] = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
@@ -157,7 +149,6 @@ def faults(page: Page) -> list[str]:
 
 
 def named(page: str, size: tuple[int, int], dark: bool) -> str:
-    """Of a picture."""
     return f"{page}-{'desk' if size == DESK else 'phone'}-{'dark' if dark else 'light'}"
 
 
@@ -204,7 +195,6 @@ def served(command: Sequence[str], url: str, log: Path, cwd: Path = ROOT) -> Ite
 
 
 def run(command: Sequence[str], cwd: Path = ROOT) -> str:
-    """`python command...` to its end; what it has said."""
     done = subprocess.run([sys.executable, *command], capture_output=True, text=True, cwd=cwd, env=ENV)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

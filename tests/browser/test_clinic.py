@@ -28,7 +28,6 @@ NO_ANSWER = ("net::ERR",)
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory, client: Path) -> Iterator[Clinic]:
-    """One clinic for all tests of this file."""
     with clinic(tmp_path_factory.mktemp("clinic")) as found:
         yield found
 
@@ -251,12 +250,10 @@ def page_of_clinic(tmp_path_factory: pytest.TempPathFactory, client: Path) -> It
 
 
 def markup(page: Any) -> int:
-    """Elements that could do something."""
     return int(page.locator(MARKUP).count())
 
 
 def answer(route: Any, document: Any) -> None:
-    """As the clinic's server would."""
     route.fulfill(body=json.dumps(document), content_type="application/json")
 
 

@@ -22,7 +22,6 @@ EVIL = "<script>alert(1)</script><img src=x onerror=alert(2)>"
 
 @pytest.fixture(scope="module")
 def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Of a clinic whose treatments and title are scripts."""
     folder, (port,) = tmp_path_factory.mktemp("board"), free_ports(1)
     (folder / "token").write_text(TOKEN)
     (folder / "token").chmod(0o600)

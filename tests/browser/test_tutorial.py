@@ -41,8 +41,6 @@ ROLES = ("registrar", "analyzer", "shuffler")
 
 
 class Newcomer:
-    """Who types the commands, in a folder like a clone's."""
-
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         ports = free_ports(5)
@@ -59,19 +57,16 @@ class Newcomer:
         self._env = {**ENV, "PATH": f"{shims}{os.pathsep}{os.environ['PATH']}"}
 
     def url(self, address: str) -> str:
-        """Where the tutorial's address is found here."""
         for told, own in self._ports.items():
             address = address.replace(f":{told}", f":{own}")
         return address
 
     def command(self, text: str) -> list[str]:
-        """Of the tutorial, on our ports."""
         more = {"bandanna dashboard": self._board, "python examples": self._clinic}
         port = next((f" --port {port}" for start, port in more.items() if text.startswith(start)), "")
         return ["bash", "-c", f"exec {self.url(text)}{port}"]
 
     def run(self, text: str) -> str:
-        """To its end; what it says."""
         done = subprocess.run(self.command(text), cwd=self.folder, env=self._env, capture_output=True, text=True)
         assert done.returncode == 0, f"{text}\n{done.stdout}{done.stderr}"
         return done.stdout
@@ -151,7 +146,6 @@ def _lit(page: Page, size: tuple[int, int], dark: bool) -> None:
 
 
 def _look(board: Page) -> None:
-    """At a task's pages, at all sizes and lights."""
     for size, dark in LIGHTS:
         _lit(board, size, dark)
         assert faults(board) == []

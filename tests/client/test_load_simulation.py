@@ -80,7 +80,6 @@ def test_processes_learn_from_sessions_with_two_mixers_and_wrong_clocks(tmp_path
 
 
 def _after(url: str, task: str, number: int) -> Any:
-    """The publication of a number, when it is there."""
     with httpx.Client(trust_env=False, timeout=600.0) as http:
         for _ in range(40):
             found = http.get(f"{url}/tasks/{task}/snapshot", params={"after": number - 1, "wait": 10})

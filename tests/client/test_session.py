@@ -41,7 +41,6 @@ RNG = np.random.default_rng(5)
 
 
 def contexts(arms: int = 4) -> Any:
-    """Features with a constant."""
     return np.concatenate([RNG.uniform(-0.5, 0.5, (arms, 2)), np.ones((arms, 1))], axis=1)
 
 

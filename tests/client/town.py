@@ -38,12 +38,10 @@ class Town:
         self.client = httpx.Client(transport=httpx.MockTransport(self._handle))
 
     def ticket(self, epoch: int, refused: Any) -> Ticket:
-        """As a host that knows everybody hands them on."""
         self.tickets.append((epoch, refused))
         return self.inside.tickets(["somebody"], epoch)[0]
 
     def session(self, outbox: Outbox | str | Path = ":memory:", **parts: Any) -> Session:
-        """Of one more user."""
         given = {"tickets": self.ticket, "patience": 2.0, **parts}
         return Session(self.task.document, id=self.task.id, outbox=outbox, http=self.client, **given)
 
@@ -82,5 +80,4 @@ class Town:
         return httpx.Response(404)
 
     def reports(self, version: int) -> list[ReportFields]:
-        """All that arrived, repeats included."""
         return [report for body in self.bodies for report in split_reports(body, 1000) if report[4] == version]

@@ -40,20 +40,17 @@ from .town import ROLES, TOKEN, Seen, Town, made, run
 
 @pytest.fixture(scope="module")
 def town(tmp_path_factory: pytest.TempPathFactory) -> Town:
-    """With one release."""
     made = Town(tmp_path_factory.mktemp("town"))
     made.play(40)
     return made
 
 
 def flags(header: str) -> Any:
-    """Of a cookie."""
     (cookie,) = SimpleCookie(header).values()
     return cookie
 
 
 async def entered(seen: Seen, token: str = TOKEN, host: str = "127.0.0.1:8710", **headers: str) -> Any:
-    """The answer to the form."""
     return await seen.client.post("/login", data={"token": token}, headers={"host": host, **headers})
 
 
@@ -265,13 +262,10 @@ def test_a_place_is_an_address_a_folder_or_refused(town: Town, tmp_path: Path) -
 
 @pytest.fixture(scope="module")
 def fresh_town(tmp_path_factory: pytest.TempPathFactory) -> Town:
-    """Without releases."""
     return Town(tmp_path_factory.mktemp("fresh_town"))
 
 
 class Listener:
-    """Somebody who reads news, without a socket."""
-
     def __init__(self, seen: Seen, path: str) -> None:
         self.said: list[bytes] = []
         self.status, self.headers = 0, dict[bytes, bytes]()
@@ -293,7 +287,6 @@ class Listener:
         self._heard.set()
 
     async def until(self, words: bytes) -> None:
-        """Wait until they were said."""
         while words not in b"".join(self.said):
             self._heard.clear()
             await asyncio.wait_for(self._heard.wait(), 600)

@@ -31,14 +31,12 @@ from .town import TOKEN, Read, Seen, Town, run, url
 
 @pytest.fixture(scope="module")
 def town(tmp_path_factory: pytest.TempPathFactory) -> Town:
-    """Of a task whose first three batches are over, and whose fourth has some people."""
     made = Town(tmp_path_factory.mktemp("town"))
     made.play(120)
     return made
 
 
 def addresses(town: Town) -> list[str]:
-    """Of every page."""
     root = f"/tasks/{town.task.id}"
     return ["/", root, f"{root}/releases", f"{root}/releases/0", f"{root}/releases/3", "/login"]
 
@@ -369,7 +367,6 @@ class Lying(httpx.AsyncBaseTransport):
         self.answers = answers
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """One question."""
         given = self.answers.get(request.url.path, next(reversed(self.answers.values())))
         return httpx.Response(200, content=given.document, headers=headers_of(given))
 
@@ -403,7 +400,6 @@ _SHARED: dict[str, Town] = {}
 
 
 def shared(folder: Path) -> Town:
-    """One task with named arms and features for all payloads."""
     if "town" not in _SHARED:
         policy = {"n_arms": 2, "features": 2, "horizon": 100, "epsilon": 5.0, "delta": 1e-3, "batch": 40}
         schema = {"age": [0, 110], "weight": [30, 160]}

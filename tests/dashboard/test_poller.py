@@ -37,14 +37,12 @@ from .town import FILE, ROLES, TOKEN, Net, Read, Seen, Town, run, url
 
 @pytest.fixture
 def town(tmp_path: Path) -> Town:
-    """With one release."""
     made = Town(tmp_path)
     made.play(40)
     return made
 
 
 async def tried(seen: Seen) -> None:
-    """One turn of the loop that follows, without its pauses."""
     watch = seen.watches[0]
     try:
         await watch.step()
@@ -240,7 +238,6 @@ def test_answers_are_read_to_an_end(town: Town) -> None:
 
 
 def answer(content: Any, status: int = 200) -> RoleResponse:
-    """What a role says."""
     return RoleResponse(status=status, content=content if isinstance(content, bytes) else dumps(content), headers={})
 
 
@@ -348,7 +345,6 @@ class Listening(BaseHTTPRequestHandler):
     server: Any
 
     def do_GET(self) -> None:
-        """As a role would answer."""
         self.server.asked.append(self.path)
         if self.path.startswith("/drip"):
             self.send_response(200)
@@ -385,20 +381,16 @@ def listening() -> Iterator[tuple[str, list[str]]]:
 
 
 class Both(Net):
-    """The town by its ports, everybody else really."""
-
     def __init__(self, net: Net) -> None:
         super().__init__()
         self.apps, self.lies, self._real = net.apps, net.lies, httpx.AsyncHTTPTransport()
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """One question."""
         if request.url.port in self.apps:
             return await super().handle_async_request(request)
         return await self._real.handle_async_request(request)
 
     async def aclose(self) -> None:
-        """Hang up."""
         await self._real.aclose()
 
 
@@ -534,7 +526,6 @@ def lengthened(town: Town, count: int, whole: Callable[[int], bool]) -> None:
 
 @pytest.fixture(scope="module")
 def long(tmp_path_factory: pytest.TempPathFactory) -> Town:
-    """With so many of them."""
     policy = {"dim": 2, "horizon": 40 * (MANY + 9), "epsilon": 5.0, "delta": 1e-3, "batch": 40}
     town = Town(tmp_path_factory.mktemp("long"), policy=policy, arms={"features": {"a": [1.0, 0.0], "b": [0.0, 1.0]}})
     town.play(40)

@@ -29,7 +29,6 @@ ROWS = np.array(list(TEA.values()))
 
 
 def said(task: Task, state: Any, number: int, **more: Any) -> VerifiedPublication:
-    """A publication of a state."""
     encoding = make_encoding()
     content = {
         "number": number,
@@ -47,7 +46,6 @@ def played(policy: Any, *, seed: int, batches: int = 1, arms: int = 3) -> tuple[
 
 
 def stages(policy: Any, *, seed: int, batches: int, arms: int = 3) -> list[tuple[Any, float, np.ndarray[Any, Any]]]:
-    """The same after each batch."""
     found = []
     rng = np.random.default_rng(seed)
     source, desk = FastNoise(rng), RunnerState()

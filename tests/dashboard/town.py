@@ -40,12 +40,10 @@ Result = TypeVar("Result")
 
 
 def url(role: str) -> str:
-    """Where a role is found."""
     return f"http://127.0.0.1:{ROLES[role]}"
 
 
 def made(**changes: Any) -> tuple[Task, dict[str, Secrets]]:
-    """A task, and the secrets of its roles."""
     task, secrets = creation.create_task({**FILE, **changes}, expect=False)
     return task, {each.role: each for each in secrets}
 
@@ -65,7 +63,6 @@ class Net(httpx.AsyncBaseTransport):
         self.lies: dict[str, Callable[[httpx.Response], httpx.Response]] = {}
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """One question."""
         port = request.url.port or 80
         self.asked.append((port, request.url.raw_path.decode()))
         self.headers.append(dict(request.headers))
@@ -101,7 +98,6 @@ class Town:
             self.net.apps[ROLES["shuffler"]] = _app("shuffler", reports.routes, token, log)
 
     def play(self, users: int) -> SimulatedUsers:
-        """So many people come."""
         crowd = SimulatedUsers(self.task, self.inside, world_for_task(self.task, None), rounds=users, concurrency=1)
         crowd.run()
         self.inside.pump()
@@ -124,8 +120,6 @@ class _Nowhere:
 
 
 class Seen:
-    """A dashboard, and a browser that asks it."""
-
     def __init__(
         self,
         *towns: Town,
@@ -152,28 +146,23 @@ class Seen:
         )
 
     async def look(self) -> Seen:
-        """Read all that there is to read now."""
         for each in self.watches:
             await each.step()
             await each.glance()
         return self
 
     async def page(self, path: str, **more: Any) -> str:
-        """The text of a page that is there."""
         answer = await self.client.get(path, **more)
         assert answer.status_code == 200, (path, answer.status_code, answer.text)
         return answer.text
 
     async def twin(self, path: str, **more: Any) -> Any:
-        """The document of a twin that is there."""
         answer = await self.client.get(path, **more)
         assert answer.status_code == 200, (path, answer.status_code, answer.text)
         return answer.json()
 
 
 class Read(HTMLParser):
-    """What of a page matters here."""
-
     void = frozenset({"meta", "link", "input", "img", "br", "hr"})
 
     def __init__(self, text: str) -> None:
@@ -186,32 +175,25 @@ class Read(HTMLParser):
         assert not self.open
 
     def handle_starttag(self, tag: str, attrs: Any) -> None:
-        """One more."""
         self.tags.append((tag, dict(attrs)))
         if tag not in self.void:
             self.open.append(tag)
 
     def handle_endtag(self, tag: str) -> None:
-        """Closed as it was opened."""
         assert self.open.pop() == tag
 
     def handle_data(self, data: str) -> None:
-        """Text."""
         self.words.append(data)
 
     @property
     def text(self) -> str:
-        """All of it."""
         return " ".join(" ".join(self.words).split())
 
     def all(self, tag: str) -> list[dict[str, str | None]]:
-        """Attributes of every such element."""
         return [attributes for name, attributes in self.tags if name == tag]
 
 
 def run(work: Callable[[], Awaitable[Result]]) -> Result:
-    """In a loop of its own."""
-
     async def main() -> Result:
         return await work()
 

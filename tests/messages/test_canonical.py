@@ -108,7 +108,6 @@ def test_a_public_half_that_gives_everybody_the_same_key_is_refused(point: int) 
 
 @pytest.fixture(autouse=True)
 def _no_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever this machine says."""
     for name in ("SSL_CERT_FILE", "SSL_CERT_DIR"):
         monkeypatch.delenv(name, raising=False)
 

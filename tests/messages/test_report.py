@@ -22,7 +22,6 @@ reports = st.builds(
 
 
 def fields(report: TaggedReport) -> tuple[object, ...]:
-    """As `split` gives them."""
     return (report.slot, report.tag, report.epoch, report.round, report.version, report.key_id, report.body)
 
 

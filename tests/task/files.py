@@ -16,7 +16,6 @@ TRUSTED = {  # a name of every trust model: LinTS, LinUCB
 
 
 def file(algorithm: str = "LinTS-LDP", **tables: Any) -> dict[str, Any]:
-    """What a small file says."""
     budget = {} if algorithm in TRUSTED["none"] else DP
     batch = {} if "CSDP" in algorithm else {"batch": 20}  # one size: calibrated in no time
     return {"title": "small", "algorithm": algorithm, "policy": LINEAR | batch | budget, **tables}

@@ -35,7 +35,6 @@ FOUR = {"a": [1.0, 0.0], "b": [0.0, 1.0], "c": [0.6, 0.8], "d": [-0.6, 0.8]}
 
 
 def of(name: str) -> dict[str, Any]:
-    """The file of an algorithm."""
     arms = {"arms": {"features": FOUR}} if name in ELIMINATING else {}
     small = {"horizon": 60, **({} if "CSDP" in name else {"batch": 20})}  # calibrated in no time
     policy = {**RUNS[name][0], **(small if name.startswith("Lin") else {})}
@@ -420,7 +419,6 @@ places = st.sampled_from([(table, key) for table, keys in WHOLE.items() for key 
 
 
 def attempt(document: dict[str, Any]) -> None:
-    """A task, or a refusal of one line."""
     said = "a task"
     try:
         create_task(document, expect=False)

@@ -43,7 +43,6 @@ _APART = {"device", "network", "registrar"}  # rows of the table that no promise
 
 
 def made(name: str, **tables: Any) -> tuple[Task, dict[str, VisibilityRow]]:
-    """A task and its table."""
     task, _ = create_task(file(name, **tables), expect=False)
     return task, {each.role: each for each in visibility_table(task)}
 
@@ -306,7 +305,6 @@ PARTS: dict[str, Any] = {"horizon": 2000, "dim": 3, "epsilon": 1.0, "delta": 1e-
 
 
 def made_task(name: str, **parts: Any) -> Task:
-    """A task of an algorithm."""
     arguments = {**PARTS, **parts}
     return creation.create_task({"title": "a test", "algorithm": name, "policy": arguments}, expect=False)[0]
 

@@ -42,14 +42,12 @@ DEALT: dict[str, Any] = {"title": "Which tea", "algorithm": "LinTS-SDP", "policy
 
 @pytest.fixture(scope="module")
 def drafted(tmp_path_factory: pytest.TempPathFactory) -> Task:
-    """A draft of two mixers."""
     file = tmp_path_factory.mktemp("draft") / "tea.toml"
     file.write_text(TEXT)
     return create_draft(file, expect=False)
 
 
 def joined(drafted: Task) -> dict[str, tuple[Secrets, RoleJoin]]:
-    """All its roles."""
     return {role: join_role(drafted, role, f"who runs the {role}") for role in drafted.roles}
 
 
@@ -191,13 +189,11 @@ ODD = [None, 0, -1, 2, 1.5, "", "x", "[]", "{}", "null", [], {}, [1], {"a": 1}, 
 
 @cache
 def document() -> bytes:
-    """Of a whole task."""
     policy = {**LINEAR, **DP, "batch": 20, "protocol": "gaussian"}
     return create_task(file(policy=policy, arms=ARMS))[0].document
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """All places in a document."""
     inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, part in inside:
         yield (*path, key)
@@ -205,7 +201,6 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 
 def spoilt(value: Any, path: tuple[Any, ...], odd: Any) -> Any:
-    """The same with something odd at a place."""
     if not path:
         return odd
     if isinstance(value, dict):

@@ -39,12 +39,10 @@ class Analyzer:
         self.asked: list[str] = []
 
     def play(self, users: int) -> None:
-        """So many users come."""
         SimulatedUsers(self.task, self.inside, LinearContextual(dim=2, n_arms=3), rounds=users).run()
         self.inside.pump()
 
     def answer(self, path: str) -> SignedPublication:
-        """Content and signatures."""
         self.asked.append(path)
         if path in self.replaced:
             return self.replaced[path]
@@ -60,14 +58,12 @@ class Analyzer:
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Analyzer]:
-    """Of a task whose first two batches are over."""
     task, secrets = a_task(bd.make("LinTS-SDP", **POLICY))
     made = Analyzer(task, Inside(task, secrets, tmp_path_factory.mktemp("roles")), secrets)
     made.play(40)
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            """Of this analyzer."""
             found = made.answer(self.path)
             self.send_response(200)
             for name, value in headers_of(found).items():
@@ -132,7 +128,6 @@ def test_an_interrupted_export_is_completed(analyzer: Analyzer, tmp_path: Path) 
 
 
 def said(analyzer: Analyzer, document: bytes) -> SignedPublication:
-    """Signed and cosigned, whatever it is."""
     return signed(analyzer.task.id, analyzer.secrets, document)
 
 

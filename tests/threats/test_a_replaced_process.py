@@ -56,13 +56,10 @@ class Analyzer(ThreadingHTTPServer):
 
 
 class Asked(BaseHTTPRequestHandler):
-    """One request of the shuffler."""
-
     server: Analyzer
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
-        """The publication in force; no round is over."""
         if "/shares/" in self.path:
             return self._say(404, b"{}")
         published = self.server.learner.published
@@ -72,7 +69,6 @@ class Asked(BaseHTTPRequestHandler):
         return self._say(200, published.document, **headers_of(shown(published)))
 
     def do_PUT(self) -> None:
-        """A share."""
         content = self.rfile.read(int(self.headers["Content-Length"]))
         self.server.shares.append(loads(content))
         taken = self.server.learner.take(content, "shuffler", 0, 0)
@@ -120,7 +116,6 @@ class Scene:
         return self.notary.witness(loads(content))
 
     def begin(self) -> httpx.Client:
-        """One more shuffler, and a connection to it."""
         (port,) = free_ports(1)
         command = [sys.executable, "-W", "error", str(LAUNCHER), str(self.folder), "shuffler", str(port)]
         with (self.folder / "shuffler.log").open("ab") as log:
@@ -149,7 +144,6 @@ class Scene:
         return slot, join_reports([report.to_bytes()])
 
     def report(self, client: httpx.Client) -> None:
-        """Somebody new, who is acknowledged."""
         slot, request = self.request()
         answer = client.post(f"/tasks/{self.task.id}/reports", content=request)
         assert answer.status_code == 201, answer.text
@@ -166,7 +160,6 @@ class Scene:
             (self.folder / "shuffler.db-served").unlink()
 
     def close(self) -> None:
-        """Of all."""
         for client in self.clients:
             client.close()
         for process in self.processes:
@@ -185,7 +178,6 @@ def _learner(rows: Any, task: Task, own: Secrets, notary: Any) -> BatchProcessor
 
 
 def until(done: Any) -> None:
-    """Wait, on a machine that may be busy."""
     end = time.monotonic() + 600
     while not done():
         assert time.monotonic() < end
@@ -194,7 +186,6 @@ def until(done: Any) -> None:
 
 @pytest.fixture(params=["postgres", "sqlite"])
 def scene(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Scene]:
-    """With either database."""
     url = server().fresh() if request.param == "postgres" else str(tmp_path / "shuffler.db")
     made = Scene(tmp_path, url)
     yield made
@@ -312,7 +303,6 @@ def test_every_role_that_was_taken_over_answers_nothing_and_ends(role: str, tmp_
 
 
 def _asked(client: httpx.Client, method: str, path: str, headers: dict[str, str] | None = None) -> tuple[int, bytes]:
-    """The answer; (0, b"") if nobody is there."""
     try:
         answer = client.request(method, path, headers=headers)
     except httpx.HTTPError:

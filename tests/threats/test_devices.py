@@ -279,7 +279,6 @@ def accomplice(town: Town) -> None:
 
 
 def requests_of(town: Town, contexts: Any, reward: Any) -> list[tuple[str, str, int]]:
-    """Who is asked for what, and how much is sent, by somebody who acts, reports and flushes; errors are swallowed."""
     asked: list[tuple[str, str, int]] = []
 
     def noted(request: httpx.Request) -> str:

@@ -76,7 +76,6 @@ def seal_key_of(task: Task, content: Any) -> tuple[int, str]:
 
 
 def body_of(task: Task, content: Any, ticket: Ticket) -> bytes:
-    """What an honest device sends by a publication with this content."""
     _, key = seal_key_of(task, content)
     slot = ReportSlot(batch=Batch.from_dict(content["batches"][0]), ticket=ticket, key=key)
     given, guide = PlayedArm(features=(0.6, 0.3), arm=0), DocumentDevice(ClientTask.from_bytes(task.document))
@@ -125,7 +124,6 @@ class Deployed(Inside):
 
     @property
     def batch(self) -> Batch:
-        """The running one."""
         return self.learner.now.batches[0]
 
     @property
@@ -134,16 +132,13 @@ class Deployed(Inside):
         return seal_key_of(self.task, loads(self.learner.published.document))
 
     def given(self, count: int, who: str = "person") -> list[Ticket]:
-        """Tickets of so many people whom the registrar knows."""
         wishes = [{"user": f"{who} {number}", "epoch": self.batch.epoch} for number in range(count)]
         return [ticket_from_plain(each) for each in self.registrar.tickets(wishes)]
 
     def body(self, ticket: Ticket) -> bytes:
-        """What an honest device sends."""
         return body_of(self.task, loads(self.learner.published.document), ticket)
 
     def counts(self, ticket: Ticket, body: bytes) -> list[int]:
-        """What a device has drawn, by whoever has both halves of it."""
         asked = self.batch.rounds[0]
         opened = self.opener.open(asked.sealed(body), sealing_info(self.task.digest, self.batch, 0, ticket.slot))
         (mask,) = expand_masks(opened[:16], asked.lengths)
@@ -174,7 +169,6 @@ class Processes:
 
     @property
     def content(self) -> Any:
-        """Of the newest publication."""
         analyzer, end = self.running["analyzer"].client, time.monotonic() + 600
         while (answer := analyzer.get(f"/tasks/{self.task.id}/snapshot")).status_code == 503:  # not cosigned yet
             assert time.monotonic() < end
@@ -184,7 +178,6 @@ class Processes:
 
     @property
     def batch(self) -> Batch:
-        """The running one."""
         return Batch.from_dict(self.content["batches"][0])
 
     def given(self, count: int) -> list[Ticket]:
@@ -211,7 +204,6 @@ class Processes:
         return added.json()["bad"], answer.json()["receipt"]["outcome"]
 
     def stop(self) -> None:
-        """All of them."""
         for each in self.running.values():
             each.stop()
 
@@ -472,7 +464,6 @@ class Lying:
         self._route = town.route
 
     def __call__(self, role: str, method: str, path: str, content: bytes, headers: dict[str, str]) -> Any:
-        """As the town's own, but for answers to shares."""
         if role == "analyzer" and "/shares/" in path:
             return self._status, self._said, {}
         return self._route(role, method, path, content, headers)
@@ -533,7 +524,6 @@ Views = Callable[[Batch, Part], Any]
 
 
 def counts(users: int, length: int) -> MixerState:
-    """A total of nobody's counts, of so many users."""
     return MixerState(users=users, numbers=np.zeros(length, dtype=np.int64))
 
 

@@ -49,7 +49,6 @@ KINDS = ["central", "one mixer", "two mixers", "tree", "rounds"]
 
 
 def _asked(town: Town, *paths: str) -> list[httpx.Response]:
-    """What everybody gets from the analyzer's routes."""
     parts = town.alive["analyzer"]
     routes = AnalyzerRoutes(parts["learner"], parts["rows"], EventLog("analyzer", stream=_Nowhere()))
 
@@ -299,7 +298,6 @@ def test_a_shuffler_follows_no_publication_that_the_registrar_has_not_cosigned(t
 
 
 def _again(inside: Inside) -> BatchProcessor:
-    """Another process of the same analyzer."""
     learner = inside.learner
     return BatchProcessor(learner._database, inside.task, sign=learner._sign, opener=None, witness=inside.witness)
 
@@ -355,7 +353,6 @@ def test_processes_show_no_second_release(tmp_path: Path, request: pytest.Fixtur
 
 
 def _wait(served: Served, path: str, status: int, reason: str | None = None) -> None:
-    """Until it answers so."""
     for _ in range(3000):
         answer = served.client.get(path)
         if answer.status_code == status and (reason is None or answer.json()["reason"] == reason):
@@ -365,6 +362,5 @@ def _wait(served: Served, path: str, status: int, reason: str | None = None) -> 
 
 
 def _play(task: Task, folder: Path, environment: Any, rounds: int) -> None:
-    """So many people come."""
     with HttpDeployment(task, token=Secrets.read(folder, "registrar", task).token) as http:
         SimulatedUsers(task, http, environment, rounds=rounds, concurrency=1, wait=600.0).run()

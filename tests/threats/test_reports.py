@@ -53,7 +53,6 @@ from ..deployment.test_processes import on_disk
 
 
 def of(own: Collecting, number: int, **others: Any) -> TaggedReport:
-    """An honest report of a user."""
     return tagged(TaggedReport.from_bytes(report(number, **others)), own.plans)
 
 
@@ -154,7 +153,6 @@ class _Closed(Exception):
 
 
 def forwarded(inside: Attacked, share: dict[str, Any], reports: list[str]) -> str:
-    """What becomes of a share with these sealed reports, from a hostile shuffler."""
     content = dumps({**share, "parts": [make_mixer_encoding().dumps(sorted(reports))]})
     taken = inside.learner.take(content, "shuffler", 0, 0)
     assert taken.receipt is not None
@@ -162,7 +160,6 @@ def forwarded(inside: Attacked, share: dict[str, Any], reports: list[str]) -> st
 
 
 def sealed(inside: Attacked, numbers: Any) -> bytes:
-    """A report of these steps, sealed for the analyzer."""
     plain = np.asarray(numbers, dtype="<i8").tobytes()
     return seal(inside.task.key("seal analyzer"), plain, report_info(inside.task.digest, 0, 0))
 

@@ -34,7 +34,6 @@ from ..deployment.faults.town import GRACE, Town
 
 
 def told(town: Town, content: bytes) -> ReportAnswer:
-    """What the collector says of a report, from a process that is alive."""
     for _ in range(3):
         town.start("shuffler")
         try:
@@ -46,13 +45,11 @@ def told(town: Town, content: bytes) -> ReportAnswer:
 
 
 def wish(town: Town, user: str, epoch: int, refused: list[Any]) -> dict[str, Any]:
-    """A ticket, or why there is none."""
     (given,) = town.tickets([{"user": user, "epoch": epoch, "refused": refused}])
     return given
 
 
 def late_record(town: Town, people: People) -> bytes:
-    """Of somebody with a ticket of batch 0, who comes when it is over."""
     given, known = wish(town, "late", 0, []), people.persons[0].slot
     assert known is not None
     plan = town.alive["analyzer"]["learner"].now.batches[0].digest
@@ -158,7 +155,6 @@ class Life(Collecting):
         self.placed, self.refused = set[tuple[int, int]](), set[tuple[int, int]]()
 
     def come(self, user: int, epoch: int) -> None:
-        """Somebody with a ticket, who may have come before."""
         sent = [report(user, epoch=epoch, round_=each) for each in range(len(self.first.rounds))]
         for verdict in self.send(*sent):
             if verdict.place >= 0:
@@ -172,7 +168,6 @@ class Life(Collecting):
         self.collector.close_due()
 
     def receipts(self) -> None:
-        """Of everything that waits."""
         for closed in self.collector.waiting():
             self.told += 1
             self.collector.receipted(closed.epoch, closed.round, receipt(self.told))

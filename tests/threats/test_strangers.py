@@ -39,8 +39,6 @@ PLACES = {"analyzer": "analyzer.service", "shuffler": "shuffler"}
 
 
 class Nowhere:
-    """A stream that forgets."""
-
     def write(self, _: str) -> None:
         """Forget it."""
 
@@ -49,7 +47,6 @@ class Nowhere:
 
 
 def a_task(folder: Path, *, mixers: int) -> Task:
-    """Of LinTS, in a folder with its secrets."""
     names = list(URLS)[: 2 + mixers]
     algorithm = "LinTS-SDP" if mixers else "LinTS-LDP"
     source = {
@@ -62,7 +59,6 @@ def a_task(folder: Path, *, mixers: int) -> Task:
 
 
 def built(role: str, task: Task, folder: Path, database: str | None = None) -> Any:
-    """The application of a role."""
     build = getattr(
         importlib.import_module(f"bandanna.deployment.{PLACES.get(role, role + '_service')}"), f"build_{role}"
     )
@@ -73,7 +69,6 @@ def built(role: str, task: Task, folder: Path, database: str | None = None) -> A
 
 @asynccontextmanager
 async def alive(app: Any) -> AsyncIterator[None]:
-    """From its start to its stop."""
     incoming: asyncio.Queue[Any] = asyncio.Queue()
     outgoing: asyncio.Queue[Any] = asyncio.Queue()
     life = asyncio.ensure_future(app({"type": "lifespan"}, incoming.get, outgoing.put))
@@ -87,8 +82,6 @@ async def alive(app: Any) -> AsyncIterator[None]:
 
 
 class Asked:
-    """A request and, in time, its answer."""
-
     def __init__(
         self,
         app: Any,
@@ -126,15 +119,12 @@ class Asked:
             self.content += message.get("body", b"")
 
     def send(self, piece: bytes) -> None:
-        """More of the body."""
         self._incoming.put_nowait({"type": "http.request", "body": piece, "more_body": True})
 
     def leave(self) -> None:
-        """Hang up."""
         self._incoming.put_nowait({"type": "http.disconnect"})
 
     async def answer(self) -> int:
-        """The status, when it has come."""
         async with asyncio.timeout(600):
             await self.task
         assert self.status is not None
@@ -142,7 +132,6 @@ class Asked:
 
     @property
     def document(self) -> Any:
-        """What was answered."""
         return json.loads(self.content)
 
 
@@ -438,7 +427,6 @@ def test_routes_of_roles_have_a_listener_of_their_own(role: Running) -> None:
 
 
 def full(rows: Any) -> None:
-    """No page more for a database."""
     with rows.transaction() as transaction:
         transaction.execute("create table filler (body blob)")
         sql = rows._writer._sql
@@ -551,7 +539,6 @@ def test_no_role_answers_under_another_name(name: str, tmp_path: Path) -> None:
 
 
 def target_of(pattern: str, task: str) -> str:
-    """A path that a template matches."""
     words = [
         "0.0" if "batch>" in each else "shuffler" if "mixer>" in each else task if "(?P" in each else each
         for each in pattern.replace("\\", "").split("/")

@@ -30,14 +30,12 @@ mixers = 2
 
 
 def run(*arguments: str) -> None:
-    """A command of `bandanna task`; its error is raised."""
     done = CliRunner().invoke(app, ["task", *arguments])
     if done.exception is not None:
         raise done.exception
 
 
 def fewer_coins(value: Any) -> Any:
-    """The same plain value, whose devices draw one coin each."""
     if isinstance(value, dict):
         return {name: 1 if name == "trials" else fewer_coins(each) for name, each in value.items()}
     return [fewer_coins(each) for each in value] if isinstance(value, list) else value
@@ -45,7 +43,6 @@ def fewer_coins(value: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def drafted(tmp_path_factory: pytest.TempPathFactory) -> Task:
-    """An honest draft."""
     file = tmp_path_factory.mktemp("draft") / "tea.toml"
     file.write_text(TEXT)
     return create_draft(file, expect=False)

@@ -90,12 +90,10 @@ def linear(noise: str) -> Policy[Any]:
 
 
 def public_total(content: bytes) -> Any:
-    """What everybody reads in a publication."""
     return make_encoding().loads(loads(content)["state"]).total
 
 
 def left_of(policy: Policy[Any], total: Any, known: Any, users: int) -> list[int]:
-    """What a public total of so many people holds beside the counts that somebody knows."""
     asked = next(policy.learn(policy.init(None), policy.episode(policy.init(None))))
     estimates = [
         asked.protocol.analyzer.analyze(None, MixerState(users=users, numbers=known + more), SecureNoise())[1].total
@@ -120,7 +118,6 @@ class Filled(Inside):
         self.pump()
 
     def sent(self, ticket: Any) -> Any:
-        """A person's counts, as the collector has taken them."""
         content = loads(self.learner.published.document)
         slot, given = ReportSlot(batch=self.batch, ticket=ticket, key=None), PlayedArm(features=(0.6, 0.3), arm=0)
         body, error = self.guide.final(content, 0, slot, given, 1.0, SecureNoise(), SecureRandomness())

@@ -65,8 +65,6 @@ CHOOSERS: tuple[ActionSelector, ...] = (
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """What another program is given, and what it must answer."""
-
     given: dict[str, Any]
     expected: dict[str, Any]
 
@@ -87,7 +85,6 @@ def devices_of(domain: Domain) -> Iterator[Device]:
 
 
 def acting(chooser: ActionSelector, words: Words, rng: np.random.Generator, kind: str, number: int) -> Case:
-    """A decision; kind: "plain", "ties", "explore" or "any arm"."""
     snapshot, contexts = _snapshot(chooser, rng, kind), _contexts(chooser.domain, rng, kind)
     action = int(chooser.act(snapshot, contexts[None], RecordedCoins(words)).actions[0])
     given = {"what": "act", "choose": to_plain_value(chooser), "snapshot": make_encoding().dumps(snapshot),
@@ -108,7 +105,6 @@ def protecting(device: Device, words: Words, rng: np.random.Generator, number: i
 
 
 def tells() -> Iterator[tuple[ReportStatistic, Device, int]]:
-    """What is told of how many features, and by which device."""
     for domain in REPORTS:
         for device in (BinomialCounts(domain=domain, scale=9.0, trials=333), RoundedCounts(domain=domain, scale=50.0)):
             yield RegressionStatistic(centre=0.5 if domain.reward_bound == 0.5 else 0.0), device, domain.features
@@ -128,7 +124,6 @@ def tells() -> Iterator[tuple[ReportStatistic, Device, int]]:
 def telling(
     tell: ReportStatistic, device: Device, dim: int, words: Words, rng: np.random.Generator, number: int
 ) -> Case:
-    """A report of what happened."""
     features = rng.normal(size=dim) * rng.choice([0.2, 0.5, 3.0])
     if isinstance(getattr(tell, "seen", device.domain), InterceptReport):
         features[-1] = rng.choice([1.0, 0.3])
@@ -180,13 +175,11 @@ class Words:
         self._generator, self._drawn = np.random.default_rng(seed), bytearray()
 
     def __call__(self, wanted: tuple[int, ...]) -> NDArray[np.uint64]:
-        """So many."""
         words = self._generator.integers(0, 2**64, math.prod(wanted), dtype=np.uint64).astype("<u8")
         self._drawn += words.tobytes()
         return words.reshape(wanted)
 
     def uniform(self, wanted: tuple[int, ...]) -> Floats:
-        """As secure sources make them."""
         return np.asarray((self(wanted) >> np.uint64(11)) * 2.0**-53)
 
     def taken(self) -> str:
@@ -196,34 +189,26 @@ class Words:
 
 
 class RecordedNoise(SecureNoise):
-    """A secure source, of these words."""
-
     def __init__(self, words: Words) -> None:
         super().__init__()
         self._words = words
 
     def binomial(self, *, trials: int, probability: float, size: Size) -> NDArray[np.int64]:
-        """Of the words."""
         wanted = to_shape(size)
         return draw_binomials(trials, Fraction(probability), math.prod(wanted), self._words).reshape(wanted)
 
     def uniform(self, size: Size) -> Floats:
-        """Of the words."""
         return self._words.uniform(to_shape(size))
 
 
 class RecordedCoins(SecureRandomness):
-    """A device's coins, of these words."""
-
     def __init__(self, words: Words) -> None:
         self._words = words
 
     def uniform(self, shape: tuple[int, ...], name: str) -> Floats:
-        """Of the words."""
         return self._words.uniform(shape)
 
     def below(self, counts: Ints) -> Ints:
-        """One uniform number for each tie, as coins of simulations have it."""
         return DeviceRandomness.below(self, counts)
 
 
@@ -262,7 +247,6 @@ def _node() -> str:
 
 
 def _missing(what: str, command: str) -> None:
-    """Fail where these tests are required, else skip."""
     said = f"{what} is not installed: {command}"
     if os.environ.get("BANDANNA_BROWSER") == "required":
         pytest.fail(said, pytrace=False)

@@ -82,7 +82,6 @@ def test_versions_are_those_of_this_release() -> None:
 
 
 def _agrees(seen: dict[str, int], law: dict[str, float]) -> bool:
-    """Chi-square of counts against a law, rare values together."""
     draws = sum(seen.values())
     common = [value for value, chance in law.items() if chance * draws >= 20]
     rest = 1 - sum(law[value] for value in common)
@@ -162,7 +161,6 @@ def config(task: Any, secrets: Any, people: list[dict[str, Any]], **more: Any) -
 
 
 def drawn_by(record: dict[str, Any]) -> tuple[Record, dict[str, int]]:
-    """What a crowd of browsers drew, and in which batch each slot is."""
     drawn: Record = {}
     for each in sorted(record["drawn"], key=lambda each: int(each["part"])):
         messages = drawn.setdefault(each["slot"], {}).setdefault(each["version"], [])
@@ -248,7 +246,6 @@ def test_totals_of_browsers_and_python_in_one_task_are_the_sums_of_their_draws(
 
 
 def _recorded(monkeypatch: pytest.MonkeyPatch) -> tuple[Record, dict[str, int]]:
-    """What Python clients draw: the first message about a slot is the zero report, the second the final one."""
     drawn: Record = {}
     epochs: dict[str, int] = {}
     original = report.encode_body

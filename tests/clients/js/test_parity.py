@@ -139,26 +139,22 @@ def contexts_of(name: str, rng: np.random.Generator) -> Any:
 
 
 def lengths(told: dict[str, Any]) -> dict[str, Any]:
-    """What agrees even where a crafted snapshot leads to another arm: all but the arm and what is told of it."""
     requests = [[method, path, len(body)] for method, path, body in told["requests"]]
     return {"reason": told["act"].get("reason"), "requests": requests, "states": told["states"]}
 
 
 def epoch_of(batches: Any) -> Any:
-    """Of the first batch, if there is one."""
     first = batches[0] if isinstance(batches, list) and batches else None
     return first.get("epoch", 0) if isinstance(first, dict) else 0
 
 
 def plain(value: Any) -> Any:
-    """Marked numbers as floats."""
     if isinstance(value, list):
         return [plain(each) for each in value]
     return float(value) if value in ("nan", "inf") else value
 
 
 def said(error: BandannaError) -> dict[str, str]:
-    """The word for it that the browser client has."""
     text = str(error)
     known = next((word for said, word in REASONS.items() if said in text), None)
     if known is None and isinstance(error, InvalidArgument):
@@ -167,7 +163,6 @@ def said(error: BandannaError) -> dict[str, str]:
 
 
 def in_python(given: dict[str, Any], words: Words) -> dict[str, Any]:
-    """What a session does."""
     requests: list[list[str]] = []
 
     def answer(request: httpx.Request) -> httpx.Response:
@@ -450,7 +445,6 @@ def test_features_of_drawn_records_are_equal() -> None:
 
 
 def check(made: Map, record: dict[str, Any], theirs: dict[str, Any]) -> None:
-    """One record."""
     try:
         ours = made.mapped([record])
     except InvalidStatistic:
