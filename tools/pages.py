@@ -198,17 +198,6 @@ def write_api_index(_: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def write_api_names(_: str) -> str:
-    """Return the public names of the packages of `bd`."""
-    lines = ["| package | public names |", "| --- | --- |"]
-    for name in dir(bandanna):
-        module = getattr(bandanna, name)
-        public = getattr(module, "__all__", None)
-        if getattr(module, "__spec__", None) is not None and public:
-            lines.append(f"| `bd.{name}` | {', '.join(f'`{each}`' for each in sorted(public))} |")
-    return "\n".join(lines) + "\n"
-
-
 # Pages
 
 
@@ -219,7 +208,6 @@ PARTS: dict[str, Callable[[str], str]] = {
     "errors": write_errors,
     "api": write_api,
     "api-index": write_api_index,
-    "api-names": write_api_names,
 }
 
 
