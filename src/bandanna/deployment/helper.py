@@ -309,7 +309,7 @@ class Helper:
         sign: Signer,
     ) -> None:
         self._db, self._task_id, self._task, self._tickets = db, task_id, task, TicketKeys(ticket_key, task, HELPER)
-        self._leader_key, self._analyzer_key, self._keyring, self._sign = leader_key, analyzer_key, keyring, sign
+        self._leader_key, self._analyzer_key, self.keyring, self._sign = leader_key, analyzer_key, keyring, sign
         with db.transaction() as rows:
             found = rows.execute("select mark from binding where one = 1")
             if not found:
@@ -331,8 +331,8 @@ class Helper:
             done = self._find_done(rows, job)
         if done is not None:
             return 200, done.share
-        key = write_seal_key(*self._keyring.active(), self._sign)
-        masks, bad = open_masks(job, self._task, self._keyring.openers(), self._tickets)
+        key = write_seal_key(*self.keyring.active(), self._sign)
+        masks, bad = open_masks(job, self._task, self.keyring.openers(), self._tickets)
         try:
             parts = split_masks_by_part(job, masks)
         except Unreadable as error:

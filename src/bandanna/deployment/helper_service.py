@@ -163,25 +163,13 @@ class HelperService:
         metrics: CollectorRegistry,
         verify_tls: Any,
     ) -> None:
-        self._task_id, self._db_url, self._delay, self._log, self._metrics = task.id, db_url, delay, log, metrics
-        self._sign = partial(sign, secrets.sign, task.id)
-        self._first = (secrets.seal, task.key("seal helper"))
-        self._url, self._verify_tls = task.url("analyzer"), verify_tls
-        self._parts: dict[str, Any] = {
-            "task_id": task.id,
-            "task": task.digest,
-            "ticket_key": secrets.ticket_key(task, HELPER),
-            "leader_key": task.key("shuffler"),
-            "analyzer_key": task.key("analyzer"),
-        }
+        self._task, self._secrets, self._db_url, self._delay = task, secrets, db_url, delay
+        self._log, self._metrics, self._verify_tls = log, metrics, verify_tls
         self.database: Database | None = None
         self._helper: Helper | None = None
         self._jobs = Counter("bandanna_jobs_total", "Jobs that were done.", registry=metrics)
-        self._bad = Counter(
-            "bandanna_bad_seeds_total",
-            "Users whose seeds could not be opened, or came without their tickets.",
-            registry=metrics,
-        )
+        about = "Users whose seeds could not be opened, or came without their tickets."
+        self._bad = Counter("bandanna_bad_seeds_total", about, registry=metrics)
 
     @property
     def ready(self) -> bool:
@@ -193,8 +181,8 @@ class HelperService:
         self._helper = await run_in_thread(self._open)
         self._sender = ShareSender(
             self._helper,
-            url=self._url,
-            task_id=self._task_id,
+            url=self._task.url("analyzer"),
+            task_id=self._task.id,
             log=self._log,
             metrics=self._metrics,
             verify_tls=self._verify_tls,
@@ -202,10 +190,20 @@ class HelperService:
         self._sending = asyncio.ensure_future(self._sender.run())
 
     def _open(self) -> Helper:
+        task, secrets = self._task, self._secrets
         self.database = open_database(self._db_url, role="helper", schema=SCHEMA)
         self.database.claim()
-        self._keyring = Keyring(self.database, first=self._first, delay=self._delay)
-        return Helper(self.database, keyring=self._keyring, sign=self._sign, **self._parts)
+        keyring = Keyring(self.database, first=(secrets.seal, task.key("seal helper")), delay=self._delay)
+        return Helper(
+            self.database,
+            task_id=task.id,
+            task=task.digest,
+            ticket_key=secrets.ticket_key(task, HELPER),
+            leader_key=task.key("shuffler"),
+            analyzer_key=task.key("analyzer"),
+            keyring=keyring,
+            sign=partial(sign, secrets.sign, task.id),
+        )
 
     async def stop(self) -> None:
         """Stop sending; the next process sends what is left."""
@@ -224,7 +222,7 @@ class HelperService:
 
     async def job(self, request: Request) -> Response:
         """Do a job and answer 201, or 200 if it was done before; the share is sent to the analyzer only."""
-        check_task(request.path_params["task"], self._task_id)
+        check_task(request.path_params["task"], self._task.id)
         found = _BATCH.fullmatch(request.path_params["batch"])
         if found is None:
             raise RequestRefused(404, "batch")
@@ -254,8 +252,7 @@ class HelperService:
 
     async def change_keys(self, request: Request) -> Response:
         """Make the next key for {"action": "rotate"}, delete an expired one for {"action": "delete", "id": n}."""
-        document, keyring = parse_json_body(await request.body()), self._keyring if self._open_role else None
-        assert keyring is not None
+        document, keyring = parse_json_body(await request.body()), self._open_role.keyring
         match document:
             case {"action": "rotate", **rest} if not rest:
                 with mark_errors_safe(409, "keys"):

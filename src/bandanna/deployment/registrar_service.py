@@ -30,33 +30,30 @@ _LIMITS = Limits(body=1 << 21, peers=256)
 class RegistrarService:
     """The handlers of a registrar, which is opened when the process begins to serve and closed at its end."""
 
-    def __init__(
-        self,
-        registrar: dict[str, Any],
-        notary: dict[str, Any],
-        *,
-        task_id: str,
-        db_url: str,
-        metrics: CollectorRegistry,
-    ) -> None:
-        self._parts, self._notary_parts, self._task_id, self._db_url = registrar, notary, task_id, db_url
+    def __init__(self, task: Task, secrets: Secrets, db_url: str, metrics: CollectorRegistry) -> None:
+        self._registrar_parts, self._notary_parts = make_registrar(task, secrets), make_notary(task, secrets)
+        self._task_id, self._db_url = task.id, db_url
         self.database: Database | None = None
-        self._registrar: Registrar | None = None
-        self._notary: Notary | None = None
+        self._roles: tuple[Registrar, Notary] | None = None
         self._given = Counter("bandanna_tickets_total", "Tickets that were given, repeats included.", registry=metrics)
-        self._refused = Counter(
-            "bandanna_tickets_refused_total", "Tickets that were not given.", ["reason"], registry=metrics
-        )
+        about = "Tickets that were not given."
+        self._refused = Counter("bandanna_tickets_refused_total", about, ["reason"], registry=metrics)
 
     async def start(self) -> None:
         """Claim the database."""
-        self._registrar = await run_in_thread(self._open)
+        await run_in_thread(self._open)
 
-    def _open(self) -> Registrar:
+    def _open(self) -> None:
         self.database = open_database(self._db_url, role="registrar", schema=SCHEMA)
         self.database.claim()
-        self._notary = Notary(self.database, **self._notary_parts)
-        return Registrar(self.database, **self._parts)
+        registrar = Registrar(self.database, **self._registrar_parts)
+        self._roles = registrar, Notary(self.database, **self._notary_parts)
+
+    @property
+    def _opened(self) -> tuple[Registrar, Notary]:
+        if self._roles is None:
+            raise RequestRefused(503, "starting", retry_after=1)
+        return self._roles
 
     async def stop(self) -> None:
         """Close the database."""
@@ -65,7 +62,8 @@ class RegistrarService:
 
     async def status(self) -> dict[str, Any]:
         """Return the number of tickets and the newest witness."""
-        return {**await run_in_thread(self._open_role.counts), "witness": await run_in_thread(self._open_notary.newest)}
+        registrar, notary = self._opened
+        return {**await run_in_thread(registrar.counts), "witness": await run_in_thread(notary.newest)}
 
     async def tickets(
         self, body: bytes, params: dict[str, str], headers: dict[bytes, bytes]
@@ -75,10 +73,11 @@ class RegistrarService:
         document = parse_json_body(body)
         if not isinstance(document, dict) or set(document) != {"tickets"}:
             raise RequestRefused(400, "json", error='{"tickets": [...]} is expected')
-        if self._open_notary.behind:  # users without a record here could take part once more
+        registrar, notary = self._opened
+        if notary.behind:  # users without a record here could take part once more
             raise RequestRefused(503, "behind", retry_after=5)
         try:
-            answers = await run_in_thread(self._open_role.tickets, document["tickets"])
+            answers = await run_in_thread(registrar.tickets, document["tickets"])
         except InvalidArgument:
             raise RequestRefused(400, "tickets", most=MOST_TICKETS) from None
         reasons = [answer["refused"] for answer in answers if "refused" in answer]
@@ -92,7 +91,7 @@ class RegistrarService:
         """Cosign a publication. Answer 201, 200 if it was cosigned before, 409 with the newest one, or 403 without the
         analyzer's signature."""
         check_task(request.path_params["task"], self._task_id)
-        status, answer = await run_in_thread(self._open_notary.witness, parse_json_body(await request.body()))
+        status, answer = await run_in_thread(self._opened[1].witness, parse_json_body(await request.body()))
         if status >= 400:
             raise RequestRefused(status, "signature" if status == 403 else "witness" if answer else "behind", **answer)
         return json_response(answer, status)
@@ -100,27 +99,15 @@ class RegistrarService:
     async def get_witness(self, request: Request) -> Response:
         """Answer the newest witness, or 404 before there is one."""
         check_task(request.path_params["task"], self._task_id)
-        newest = await run_in_thread(self._open_notary.newest)
+        newest = await run_in_thread(self._opened[1].newest)
         if newest is None:
             raise RequestRefused(404, "no-witness")
         return json_response(newest)
 
     @property
-    def _open_role(self) -> Registrar:
-        if self._registrar is None:
-            raise RequestRefused(503, "starting", retry_after=1)
-        return self._registrar
-
-    @property
-    def _open_notary(self) -> Notary:
-        if self._notary is None:
-            raise RequestRefused(503, "starting", retry_after=1)
-        return self._notary
-
-    @property
     def well(self) -> bool:
         """Whether it serves with its newest database, as far as the analyzer's statements show."""
-        return self._registrar is not None and not self._open_notary.behind
+        return self._roles is not None and not self._roles[1].behind
 
 
 def make_registrar(task: Task, secrets: Secrets) -> dict[str, Any]:
@@ -147,9 +134,7 @@ def build_registrar(
     from bandanna.deployment.http.application import build_application
 
     metrics = CollectorRegistry()
-    service = RegistrarService(
-        make_registrar(task, secrets), make_notary(task, secrets), task_id=task.id, db_url=db_url, metrics=metrics
-    )
+    service = RegistrarService(task, secrets, db_url, metrics)
     return build_application(
         role="registrar",
         routes=[
