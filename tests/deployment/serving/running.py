@@ -14,7 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
+
+from bandanna.deployment.http.application import Application, build_application
+from bandanna.deployment.http.metrics import EventLog
 
 from ...nursery import nursery
 
@@ -134,3 +138,14 @@ def parse_metrics(text: str) -> tuple[dict[str, str], Samples]:
     values = {(sample.name, frozenset(sample.labels.items())): sample.value for sample in samples}
     assert len(values) == len(samples)
     return {family.name: family.type for family in families}, values
+
+
+def idle_application(**parts: Any) -> Application:
+    """Return an application that does nothing."""
+
+    async def nothing() -> None:
+        return None
+
+    own: dict[str, Any] = {"role": "example", "routes": [], "start": nothing, "stop": nothing, "health": dict}
+    own |= {"status": dict, "metrics": CollectorRegistry(), "log": EventLog("example"), "token": None}
+    return build_application(**own | parts)

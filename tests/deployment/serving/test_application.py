@@ -5,15 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from prometheus_client import CollectorRegistry
 from starlette.requests import Request
 from starlette.responses import Response
 
-from bandanna.deployment.http.application import build_application
-from bandanna.deployment.http.metrics import EventLog
-from bandanna.deployment.http.requests import ProgramError
+from bandanna.deployment.http.requests import ProgramError, Route
 
-from .running import ADMIN, TOKEN, Running, parse_metrics, rest, running
+from .running import ADMIN, TOKEN, Running, idle_application, parse_metrics, rest, running
 
 SECRET = "the-text-of-an-exception"
 
@@ -271,23 +268,9 @@ def test_preflight_requests_of_browsers_are_answered(server: Running) -> None:
 
 @pytest.mark.parametrize("name", ["GET /status", "POST /admin/rotate", "GET /metrics", "PUT /task", "/task", "GET /no"])
 def test_only_routes_can_be_public(name: str) -> None:
-
     async def handle(request: Request) -> Response:
         raise AssertionError
 
-    async def nothing() -> None:
-        return None
-
+    routes: list[Route] = [("GET", "/task", handle), ("POST", "/admin/rotate", handle)]
     with pytest.raises(ProgramError, match="public"):
-        build_application(
-            role="example",
-            routes=[("GET", "/task", handle), ("POST", "/admin/rotate", handle)],
-            public=["GET /task", name],
-            start=nothing,
-            stop=nothing,
-            health=dict,
-            status=dict,
-            metrics=CollectorRegistry(),
-            log=EventLog("example"),
-            token=None,
-        )
+        idle_application(routes=routes, public=["GET /task", name])

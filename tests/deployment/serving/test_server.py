@@ -13,6 +13,7 @@ import time
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -25,7 +26,7 @@ from bandanna.deployment.http.metrics import EventLog
 from bandanna.deployment.http.server import serve
 from bandanna.errors import InvalidArgument
 
-from .running import in_flight, rest, running, until, until_refused
+from .running import idle_application, in_flight, rest, running, until, until_refused
 
 HELD = b"GET /hold HTTP/1.1\r\nhost: x\r\n\r\n"
 
@@ -130,23 +131,19 @@ def test_a_server_with_a_certificate_speaks_tls_only(tmp_path: Path, certificate
         assert server.lines()[1]["tls"] is True
 
 
-async def nothing(scope: object, receive: object, send: object) -> None:
-    pass
-
-
 def test_an_unusable_port_host_or_certificate_is_named(tmp_path: Path, certificate: tuple[Path, Path]) -> None:
-    options = {"host": "127.0.0.1", "port": 0, "cert": None, "key": None, "log": EventLog("x")}
-    with socket.create_server(("127.0.0.1", 0)) as other, pytest.raises(InvalidArgument, match="a free port"):
-        serve(nothing, **{**options, "port": other.getsockname()[1]})  # type: ignore[arg-type]
-    with pytest.raises(InvalidArgument, match="port"):
-        serve(nothing, **{**options, "port": 70_000})  # type: ignore[arg-type]
-    with pytest.raises(InvalidArgument, match="host"):
-        serve(nothing, **{**options, "host": "no such host"})  # type: ignore[arg-type]
-    with pytest.raises(InvalidArgument, match="key"):
-        serve(nothing, **{**options, "cert": certificate[0]})  # type: ignore[arg-type]
+    options: dict[str, Any] = {"host": "127.0.0.1", "port": 0, "cert": None, "key": None, "log": EventLog("x")}
     (tmp_path / "nothing.pem").write_text("nothing")
-    with pytest.raises(InvalidArgument, match=r"nothing\.pem"):
-        serve(nothing, **{**options, "cert": tmp_path / "nothing.pem", "key": certificate[1]})  # type: ignore[arg-type]
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        for wrong, named in (
+            ({"port": other.getsockname()[1]}, "a free port"),
+            ({"port": 70_000}, "port"),
+            ({"host": "no such host"}, "host"),
+            ({"cert": certificate[0]}, "key"),
+            ({"cert": tmp_path / "nothing.pem", "key": certificate[1]}, r"nothing\.pem"),
+        ):
+            with pytest.raises(InvalidArgument, match=named):
+                serve(idle_application(), **options | wrong)
 
 
 def test_a_missing_extra_is_named() -> None:

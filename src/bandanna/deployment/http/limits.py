@@ -555,11 +555,9 @@ class LimitedConnection(HttpToolsProtocol):
         """Count a refusal by its reason."""
 
 
-def make_connection_class(limits: Limits, refused: Callable[[str], None] | None) -> type[LimitedConnection]:
+def make_connection_class(limits: Limits, refused: Callable[[str], None]) -> type[LimitedConnection]:
     """Return a class of connections with these limits; `refused` counts refusals."""
-    members: dict[str, Any] = {"limits": limits}
-    if refused is not None:
-        members["count_refusal"] = staticmethod(refused)
+    members: dict[str, Any] = {"limits": limits, "count_refusal": staticmethod(refused)}
     return type("Bounded", (LimitedConnection,), members)
 
 

@@ -18,11 +18,10 @@ from types import FrameType
 from typing import Any
 
 import uvicorn
-from starlette.types import ASGIApp
 
 from bandanna import validation
 from bandanna.deployment.http.application import Application
-from bandanna.deployment.http.limits import AMONG, INSIDE, LimitedConnection, Limits, make_connection_class
+from bandanna.deployment.http.limits import AMONG, INSIDE, LimitedConnection, make_connection_class
 from bandanna.deployment.http.metrics import EventLog
 from bandanna.deployment.http.requests import locate_error
 from bandanna.errors import InvalidArgument
@@ -31,7 +30,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def serve(
-    app: ASGIApp,
+    app: Application,
     *,
     host: str,
     port: int,
@@ -65,12 +64,7 @@ def serve(
     names, proxies
         More host names, and proxies that are believed: see `Listeners.open`.
     """
-    own = app if isinstance(app, Application) else None
-    limits = Limits() if own is None else own.limits
     more = {kind: at for kind, at in ((INSIDE, inside), (AMONG, peers)) if at is not None}
-    if more and own is None:
-        name = "inside" if inside is not None else "peers"
-        raise InvalidArgument(name, app, "left out: this application has one listener")
     _raise_file_limit()
     listening: list[socket.socket] = []
     try:
@@ -79,38 +73,37 @@ def serve(
         ports = [each.getsockname()[1] for each in listening]
         if len(set(ports)) < len(ports):
             raise InvalidArgument("port", ports[0], "another port for each listener")
-        if own is not None:
-            own.listeners.open(dict(zip(ports[1:], more, strict=True)), names=names, proxies=proxies)
+        app.listeners.open(dict(zip(ports[1:], more, strict=True)), names=names, proxies=proxies)
         config = uvicorn.Config(
             app,
-            http=make_connection_class(limits, None if own is None else own.metrics.refused),
+            http=make_connection_class(app.limits, app.metrics.refused),
             ws="none",
-            lifespan="auto" if own is None else "on",
+            lifespan="on",
             interface="asgi3",
             log_config=None,
             access_log=False,
             proxy_headers=False,
             server_header=False,
             date_header=False,
-            timeout_keep_alive=math.ceil(limits.idle),
-            timeout_graceful_shutdown=math.ceil(limits.drain),
+            timeout_keep_alive=math.ceil(app.limits.idle),
+            timeout_graceful_shutdown=math.ceil(app.limits.drain),
             **_make_tls_context(cert, key),
         )
-        server = _RoleServer(config, log, ready, own)
+        server = _RoleServer(config, log, ready, app)
         with _redirect_logging(log), asyncio.Runner(loop_factory=_make_event_loop) as runner:
             runner.run(server.accept(listening))
     finally:
         for each in listening:
             each.close()
-    if own is not None and own.life.failure is not None:
-        raise own.life.failure
+    if app.life.failure is not None:
+        raise app.life.failure
 
 
 class _RoleServer(uvicorn.Server):
     """A uvicorn server that returns after a signal and ends slow connections."""
 
     def __init__(
-        self, config: uvicorn.Config, log: EventLog, ready: Callable[[int], None] | None, app: Application | None
+        self, config: uvicorn.Config, log: EventLog, ready: Callable[[int], None] | None, app: Application
     ) -> None:
         super().__init__(config)
         self._log = log
@@ -142,7 +135,7 @@ class _RoleServer(uvicorn.Server):
         """End slow connections once a second, and stop a process that was fenced."""
         if counter % 10 == 0:
             self._expire(asyncio.get_running_loop().time())
-        self.should_exit = self.should_exit or (self._app is not None and self._app.fenced())
+        self.should_exit = self.should_exit or self._app.fenced()
         return await super().on_tick(counter)
 
     def _expire(self, now: float) -> None:
@@ -157,7 +150,7 @@ class _RoleServer(uvicorn.Server):
 
     def _limit_half_open(self, connection: LimitedConnection, half_open: dict[str, int], now: float) -> None:
         """End a connection without a complete head if its address has too many: they use files, but no places."""
-        if self._app is None or connection.client is None or not connection.is_half_open(now):
+        if connection.client is None or not connection.is_half_open(now):
             return
         address = self._app.listeners.client(connection.client[0])
         if address is None:
@@ -170,8 +163,7 @@ class _RoleServer(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Finish the requests that run."""
         self._log.say("stopping", running=len(self.server_state.tasks))
-        if self._app is not None:
-            self._app.ending()
+        self._app.ending()
         await super().shutdown(sockets)
 
     @contextmanager
