@@ -254,7 +254,6 @@ class RawVariance(NoisySumAnalyzer):
     """An analyzer with a fault: it shows the sum without noise as the variance."""
 
     def analyze(self, state: None, view: MixerState, source: NoiseSource) -> tuple[None, Estimate]:
-        """Return the usual estimate with the wrong variance."""
         state, estimate = super().analyze(state, view, source)
         return state, replace(estimate, variance=sum_plain_statistics(view.numbers, self.domain)[0].sum(axis=-1))
 
@@ -263,7 +262,6 @@ class FixedSeed(NoisySumAnalyzer):
     """An analyzer with a fault: it draws the noise from a generator that starts anew with every release."""
 
     def analyze(self, state: None, view: MixerState, source: NoiseSource) -> tuple[None, Estimate]:
-        """Return the usual estimate with noise of a fixed seed."""
         return super().analyze(state, view, FastNoise(np.random.default_rng(0)))
 
 
@@ -276,7 +274,6 @@ class FaultyServerGaussian(CentralGaussian):
 
     @cached_property
     def analyzer(self) -> NoisySumAnalyzer:
-        """The faulty analyzer."""
         return self.server(domain=self.domain, mechanism=replace(self.mechanism, std=self.share * self.noise_std))
 
 
@@ -303,29 +300,23 @@ class HonestBatches(Policy[list[Floats]]):
 
     @property
     def guarantee(self) -> Guarantee:
-        """The guarantee of one batch: a person is in one."""
         return self.protocol.guarantee
 
     def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> list[Floats]:
-        """Return the empty state."""
         return []
 
     def episode(self, state: list[Floats]) -> FixedLength | None:
-        """Return the next batch."""
         return FixedLength.batch(len(state), size=_BATCH, horizon=self.horizon)
 
     def act(self, snapshot: Any, contexts: Floats, coins: DeviceRandomness) -> Choice:
-        """Choose the first arm."""
         shape = contexts.shape[:-2]
         return Choice(actions=np.zeros(shape, dtype=np.int64), probabilities=np.ones(shape))
 
     def report(self, ask: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
-        """Report clipped features and rewards."""
         assert played.features is not None
         return LinearReport(features=2).statistic(played.features, played.rewards)
 
     def learn(self, state: list[Floats], episode: Any) -> Generator[SumQuery, Estimate, list[Floats]]:
-        """Query the sum once."""
         released = yield SumQuery(protocol=self.protocol)
         return [*state, released.total]
 
@@ -341,12 +332,10 @@ class LongInTheMiddle(HonestBatches):
     """A fault: one position of a batch has reports 20 times too long; later batches have a twentieth of the noise."""
 
     def report(self, ask: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
-        """Report as usual, but for that position."""
         honest = super().report(ask, played, coins)
         return _lengthen_reports(honest, _BATCH // 2, 20.0) if len(played.rewards) == _BATCH else honest
 
     def learn(self, state: list[Floats], episode: Any) -> Generator[SumQuery, Estimate, list[Floats]]:
-        """Query the sum once, with too little noise in later batches."""
         stated = self.protocol
         quiet = FaultyServerGaussian(domain=stated.domain, noise_std=stated.noise_std, delta=stated.delta, share=1 / 20)
         released = yield SumQuery(protocol=quiet if state else stated)
@@ -357,7 +346,6 @@ class LongForSome(HonestBatches):
     """A fault: rewards in [.65, .75] make reports 50 times too long."""
 
     def report(self, ask: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
-        """Report as usual, but for these rewards."""
         some = (played.rewards >= 0.65) & (played.rewards <= 0.75)
         return _lengthen_reports(super().report(ask, played, coins), some, 50.0)
 
@@ -366,7 +354,6 @@ class FailsForSome(HonestBatches):
     """A fault: the policy fails if a reward is in [.3, .4]."""
 
     def report(self, ask: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
-        """Report as usual, or fail."""
         if np.any((played.rewards >= 0.3) & (played.rewards <= 0.4)):
             raise ArithmeticError("a reward that nobody has thought of")
         return super().report(ask, played, coins)
@@ -402,13 +389,11 @@ class PrintedGLMJDP(GLMJDP):
     """
 
     def act(self, snapshot: Any, contexts: Floats, coins: Any) -> Any:
-        """Act as usual, and remember whether criterion I fired."""
         choice = super().act(snapshot, contexts, coins)
         object.__setattr__(self, "fired", bool(choice.groups is not None and choice.groups[-1] == 0))
         return choice
 
     def refit(self, state: GLMJDPState) -> Generator[SumQuery, Estimate, GLMJDPState]:
-        """Call the optimiser if criterion I fired."""
         settled = yield from super().refit(state)
         if vars(self).get("fired") and settled.calls_o < self.used.calls_o:
             snapshot = self.matrices(settled.released)[0] / 3  # as if it had outgrown
@@ -475,7 +460,6 @@ class UnderstatedGaussian(GaussianMechanism):
     share: float = 1.0
 
     def release(self, value: ArrayLike, source: NoiseSource, *, rest: ArrayLike = 0.0) -> NDArray[np.float64]:
-        """Draw the stated noise and scale it."""
         exact = self.reals(value)
         return np.asarray(exact + self.share * (super().release(value, source, rest=rest) - exact))
 

@@ -144,12 +144,10 @@ class RecordingScales(FastNoise):
         self.scales: list[tuple[str, float]] = []
 
     def gaussian(self, value: ArrayLike, *, std: float, grid: float) -> NDArray[np.float64]:
-        """Record the scale and draw."""
         self.scales.append(("gaussian", std))
         return super().gaussian(value, std=std, grid=grid)
 
     def laplace(self, value: ArrayLike, *, scale: float, grid: float) -> NDArray[np.float64]:
-        """Record the scale and draw."""
         self.scales.append(("laplace", scale))
         return super().laplace(value, scale=scale, grid=grid)
 
@@ -193,7 +191,6 @@ class RecordingNoise(RecordingScales):
         self._weights = None if weights is None else iter(weights)
 
     def gaussian(self, value: ArrayLike, *, std: float, grid: float) -> NDArray[np.float64]:
-        """Record the values and draw."""
         released = super().gaussian(value, std=self.times * std, grid=grid)
         if self._weights is None:
             released = next(self._forced, released)
@@ -205,32 +202,26 @@ class RecordingNoise(RecordingScales):
         return released
 
     def laplace(self, value: ArrayLike, *, scale: float, grid: float) -> NDArray[np.float64]:
-        """Record the values and draw."""
         self.laplaces.append((np.array(value, dtype=float), scale))
         return super().laplace(value, scale=scale, grid=grid)
 
     def discrete_gaussian(self, *, std: float, size: Size) -> NDArray[np.int64]:
-        """Draw, and record that other noise was used."""
         self.others += 1
         return super().discrete_gaussian(std=std, size=size)
 
     def discrete_laplace(self, *, scale: float, size: Size) -> NDArray[np.int64]:
-        """Draw, and record that other noise was used."""
         self.others += 1
         return super().discrete_laplace(scale=scale, size=size)
 
     def binomial(self, *, trials: int, probability: float, size: Size) -> NDArray[np.int64]:
-        """Draw, and record that other noise was used."""
         self.others += 1
         return super().binomial(trials=trials, probability=probability, size=size)
 
     def coins(self, counts: NDArray[np.int64], chances: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Draw, and record that other noise was used."""
         self.others += 1
         return super().coins(counts, chances)
 
     def uniform(self, size: Size) -> NDArray[np.float64]:
-        """Draw, and record that other noise was used."""
         self.others += 1
         return super().uniform(size)
 
@@ -282,7 +273,6 @@ class _ExtremeNoise(FastNoise):
         self.high = high
 
     def uniform(self, size: Size) -> NDArray[np.float64]:
-        """Return numbers within 2^-20 of 0 or 1."""
         near = super().uniform(size) * 2.0**-20
         return np.asarray(1 - 2.0**-53 - near if self.high else near)
 

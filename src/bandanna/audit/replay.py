@@ -287,7 +287,6 @@ class _RecordingAnswerer(QueryAnswerer):
         self._protocols: dict[int, tuple[Protocol, list[ValueLeaf]]] = {}  # frozen values, taken apart once
 
     def learn(self, state: Any, episode: Episode, played: PlayedRounds) -> Any:
-        """Return the state after an episode."""
         rounds = len(played.rewards)
         if isinstance(episode, AssignedArms) and episode.clients is not None:
             rounds = episode.users

@@ -135,7 +135,6 @@ class GaussianMechanism(Mechanism):
 
     @cached_property
     def event(self) -> GaussianEvent:
-        """One Gaussian release, rounding to the grid included."""
         return GaussianEvent(std=self.std, sensitivity=self.sensitivity, dim=self.dim, grid=self.step)
 
     @property
@@ -180,7 +179,6 @@ class DiscreteGaussianMechanism(Mechanism):
 
     @cached_property
     def event(self) -> DiscreteGaussianEvent:
-        """One discrete Gaussian release."""
         return DiscreteGaussianEvent(std=self.std, shift=self.shift, dim=self.dim)
 
     @property
@@ -193,7 +191,6 @@ class DiscreteGaussianMechanism(Mechanism):
         return second / (1 + 2 * math.fsum(weights))
 
     def release(self, value: ArrayLike, source: NoiseSource) -> NDArray[np.int64]:
-        """Add discrete Gaussian noise: (..., dim) -> (..., dim)."""
         exact = self.integers(value)
         return np.asarray(exact + check_noise_source(source).discrete_gaussian(std=self.std, size=exact.shape))
 
@@ -240,7 +237,6 @@ class LaplaceMechanism(Mechanism):
 
     @cached_property
     def event(self) -> LaplaceEvent:
-        """One Laplace release, rounding to the grid included."""
         return LaplaceEvent(scale=self.scale, sensitivity=self.sensitivity, dim=self.dim, grid=self.step)
 
     @property
@@ -249,7 +245,6 @@ class LaplaceMechanism(Mechanism):
         return 2 * self.scale**2
 
     def release(self, value: ArrayLike, source: NoiseSource) -> NDArray[np.float64]:
-        """Add Laplace noise: (..., dim) -> (..., dim)."""
         return check_noise_source(source).laplace(self.reals(value), scale=self.scale, grid=self.step)
 
 
@@ -279,7 +274,6 @@ class DiscreteLaplaceMechanism(Mechanism):
 
     @cached_property
     def event(self) -> DiscreteLaplaceEvent:
-        """One discrete Laplace release."""
         return DiscreteLaplaceEvent(scale=self.scale, shift=self.shift, dim=self.dim)
 
     @property
@@ -288,7 +282,6 @@ class DiscreteLaplaceMechanism(Mechanism):
         return 2 * math.exp(-1 / self.scale) / math.expm1(-1 / self.scale) ** 2
 
     def release(self, value: ArrayLike, source: NoiseSource) -> NDArray[np.int64]:
-        """Add discrete Laplace noise: (..., dim) -> (..., dim)."""
         exact = self.integers(value)
         return np.asarray(exact + check_noise_source(source).discrete_laplace(scale=self.scale, size=exact.shape))
 
@@ -329,7 +322,6 @@ class BinomialMechanism(Mechanism):
 
     @cached_property
     def event(self) -> BinomialEvent:
-        """One release of totals."""
         return BinomialEvent(
             trials=self.trials,
             shift=self.shift,
@@ -350,7 +342,6 @@ class BinomialMechanism(Mechanism):
         return self.trials * self.probability * (1 - self.probability)
 
     def release(self, value: ArrayLike, source: NoiseSource) -> NDArray[np.int64]:
-        """Add binomial counts: (..., dim) -> (..., dim)."""
         exact = self.integers(value)
         noise = check_noise_source(source).binomial(trials=self.trials, probability=self.probability, size=exact.shape)
         return np.asarray(exact + noise)
@@ -399,7 +390,6 @@ class RandomizedResponse(Mechanism):
 
     @cached_property
     def event(self) -> DiscreteLaplaceEvent:
-        """Bits with two-sided geometric noise, of which answers are functions."""
         loss = 2 * math.atanh(self.truth) * (1 + 1e-15)  # log(q / (1 - q)) <= epsilon
         scale = max(math.nextafter(1 / self.epsilon, math.inf), 1 / loss)  # so that 1 / scale is never above epsilon
         return DiscreteLaplaceEvent(scale=scale, shift=float(self.dim), dim=self.dim)
@@ -414,7 +404,6 @@ class RandomizedResponse(Mechanism):
         return probability_of_one(value, self.lie)
 
     def release(self, value: ArrayLike, source: NoiseSource) -> Floats:
-        """Draw bits for numbers in [0, 1], (..., dim) -> (..., dim)."""
         x = self.reals(value)
         if x.size and not (x.min() >= 0.0 and x.max() <= 1.0):
             hint = "Clip before the release"
@@ -466,7 +455,6 @@ class PrivUnit(Mechanism):
 
     @cached_property
     def event(self) -> CapEvent:
-        """One direction."""
         return CapEvent(
             cosine=self.cosine, chance=self.chance, candidates=self.candidates, dim=self.dim, steps=self.steps
         )
@@ -493,7 +481,6 @@ class PrivUnit(Mechanism):
         )
 
     def release(self, value: ArrayLike, source: NoiseSource) -> Floats:
-        """Draw estimates of vectors of the unit ball, (..., dim) -> (..., dim)."""
         inside = self.reals(value)
         if inside.size and not np.max(np.sum(inside * inside, axis=-1)) <= 1 + 1e-9:
             hint = "Clip before the release"

@@ -146,12 +146,10 @@ class SecureRandomness(DeviceRandomness):
     """Randomness from the operating system."""
 
     def uniform(self, shape: tuple[int, ...], name: str) -> Floats:
-        """Draw 53 random bits each."""
         words = np.frombuffer(os.urandom(8 * math.prod(shape)), dtype=np.uint64)
         return np.asarray(((words >> _SPARE) * 2.0**-53).reshape(shape))
 
     def normal(self, shape: tuple[int, ...], name: str) -> Floats:
-        """Draw by the Box-Muller transform."""
         count = math.prod(shape)
         if count <= _FEW:
             pairs = zip(*self.uniform((2, count), name).tolist(), strict=True)
@@ -161,7 +159,6 @@ class SecureRandomness(DeviceRandomness):
         return np.asarray(np.sqrt(-2 * np.log1p(-one)) * np.cos(2 * math.pi * two))
 
     def among(self, wanted: NDArray[np.bool_], name: str) -> Floats:
-        """Draw one for each wanted place."""
         return _draw_where(wanted, lambda count: self.uniform((count,), name))
 
     def binomial(self, counts: Ints, chances: Floats, name: str) -> Ints:
@@ -169,7 +166,6 @@ class SecureRandomness(DeviceRandomness):
         raise InsecureSource("coins of many users at once are a shortcut for simulation")
 
     def below(self, counts: Ints) -> Ints:
-        """Draw by `secrets`, exactly uniform."""
         drawn = [secrets.randbelow(count) if count > 1 else 0 for count in counts.ravel().tolist()]
         return np.array(drawn, dtype=np.int64).reshape(counts.shape)
 
@@ -181,19 +177,15 @@ class GeneratorRandomness(DeviceRandomness):
         self._named = named
 
     def uniform(self, shape: tuple[int, ...], name: str) -> Floats:
-        """Draw by NumPy."""
         return self._named(name).random(shape)
 
     def normal(self, shape: tuple[int, ...], name: str) -> Floats:
-        """Draw by NumPy."""
         return self._named(name).standard_normal(shape)
 
     def among(self, wanted: NDArray[np.bool_], name: str) -> Floats:
-        """Draw one for each wanted place, in order."""
         return _draw_where(wanted, self._named(name).random)
 
     def binomial(self, counts: Ints, chances: Floats, name: str) -> Ints:
-        """Draw by NumPy."""
         return np.asarray(self._named(name).binomial(counts, chances), dtype=np.int64)
 
 
@@ -214,15 +206,12 @@ class NumberedRandomness(DeviceRandomness):
         return GeneratorRandomness(named)
 
     def uniform(self, shape: tuple[int, ...], name: str) -> Floats:
-        """Draw device by device."""
         return np.array([self._of(i).uniform(shape[1:], name) for i in range(shape[0])]).reshape(shape)
 
     def normal(self, shape: tuple[int, ...], name: str) -> Floats:
-        """Draw device by device."""
         return np.array([self._of(i).normal(shape[1:], name) for i in range(shape[0])]).reshape(shape)
 
     def among(self, wanted: NDArray[np.bool_], name: str) -> Floats:
-        """Draw device by device."""
         rows = [
             self._of(i).among(row, name) if np.any(row) else np.zeros(np.shape(row)) for i, row in enumerate(wanted)
         ]
@@ -236,7 +225,6 @@ class NumberedRandomness(DeviceRandomness):
         return np.array(drawn, dtype=np.int64)
 
     def binomial(self, counts: Ints, chances: Floats, name: str) -> Ints:
-        """Draw device by device."""
         pairs = enumerate(zip(counts, np.broadcast_to(chances, counts.shape), strict=True))
         return np.array([self._of(i).binomial(n, p, name) for i, (n, p) in pairs]).reshape(counts.shape)
 
@@ -252,11 +240,9 @@ class StreamRandomness(DeviceRandomness):
         return GeneratorRandomness(lambda name: self._streams.generators(name)[seed])
 
     def uniform(self, shape: tuple[int, ...], name: str) -> Floats:
-        """Draw (S, ...)."""
         return self._streams.uniform(name, shape[1:])
 
     def normal(self, shape: tuple[int, ...], name: str) -> Floats:
-        """Draw (S, ...)."""
         return self._streams.normal(name, shape[1:])
 
     def among(self, wanted: NDArray[np.bool_], name: str) -> Floats:
@@ -267,7 +253,6 @@ class StreamRandomness(DeviceRandomness):
         return drawn
 
     def binomial(self, counts: Ints, chances: Floats, name: str) -> Ints:
-        """Draw each row by its own seed."""
         return self._streams.binomial(name, counts, np.clip(chances, 0.0, 1.0))
 
 
@@ -275,17 +260,14 @@ class NoRandomness(DeviceRandomness):
     """Randomness for code that must not draw: always 0."""
 
     def uniform(self, shape: tuple[int, ...], name: str) -> Floats:
-        """Return zeros."""
         return np.zeros(shape)
 
     normal = uniform
 
     def among(self, wanted: NDArray[np.bool_], name: str) -> Floats:
-        """Return zeros."""
         return np.zeros(wanted.shape)
 
     def binomial(self, counts: Ints, chances: Floats, name: str) -> Ints:
-        """Return zeros."""
         return np.zeros(counts.shape, dtype=np.int64)
 
 

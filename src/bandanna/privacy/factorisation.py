@@ -306,7 +306,6 @@ class BLT(Factorisation):
         return self.horizon
 
     def total_releases(self) -> int:
-        """Return one number per step."""
         return self.horizon
 
 

@@ -108,7 +108,6 @@ class TableStore(LedgerStore):
         return f"select {columns} from {entries} join {events} on {events}.id = {entries}.event"
 
     def entries(self) -> list[LedgerEntry]:
-        """Return all entries, in order of commitment."""
         rows = self._ask(f"{self._select} order by number")  # before their members: those of every row are there
         members: dict[int, list[str]] = {}
         for number, member in self._ask(f"select entry, member from {self._prefix}members order by entry, place"):
@@ -116,7 +115,6 @@ class TableStore(LedgerStore):
         return [self._entry(row, members.get(row[0], [])) for row in rows]
 
     def find(self, task: str, batch: str) -> LedgerEntry | None:
-        """Return the entry or None."""
         for row in self._ask(f"{self._select} where task = ? and batch = ?", task, batch):
             members = self._ask(f"select member from {self._prefix}members where entry = ? order by place", row[0])
             return self._entry(row, [self._unpack(member) for (member,) in members])
@@ -139,7 +137,6 @@ class TableStore(LedgerStore):
         return self._known[text]
 
     def tasks(self) -> dict[str, Counter[Event]]:
-        """Return the counts, which a table keeps."""
         tasks: dict[str, Counter[Event]] = {}
         tallies, events = f"{self._prefix}tallies", f"{self._prefix}events"
         query = f"select task, {events}.event, {self._tally} from {tallies} join {events}"
@@ -170,12 +167,10 @@ class MemoryStore(LedgerStore):
         self._secret = secrets.token_bytes(32)
 
     def alone(self, work: Callable[[], Result]) -> Result:
-        """Run one thread at a time."""
         with self._lock:
             return work()
 
     def secret(self) -> bytes:
-        """Return the key drawn when the store was made."""
         return self._secret
 
     def count(self) -> int:
@@ -183,15 +178,12 @@ class MemoryStore(LedgerStore):
         return len(self._entries)
 
     def entries(self) -> list[LedgerEntry]:
-        """Return all entries, in order of commitment."""
         return list(self._entries.values())
 
     def find(self, task: str, batch: str) -> LedgerEntry | None:
-        """Return the entry or None."""
         return self._entries.get((task, batch))
 
     def commit(self, entry: LedgerEntry) -> None:
-        """Add an entry; refuse an id that is taken."""
         with self._lock:
             if (entry.task, entry.batch) in self._entries:
                 raise ConflictingRelease(f"task {entry.task!r}, batch {entry.batch!r} is committed already")
@@ -201,25 +193,21 @@ class MemoryStore(LedgerStore):
             self._summary = summary
 
     def keep(self, task: str, batch: str, release: Any) -> None:
-        """Store a release; refuse to replace one."""
         entry = self._entries[task, batch]
         if entry.release is not None:
             raise ConflictingRelease(f"task {task!r}, batch {batch!r} is released already")
         self._entries[task, batch] = replace(entry, release=(release,))
 
     def tasks(self) -> dict[str, Counter[Event]]:
-        """Return a copy of the running counts."""
         with self._lock:
             return {task: Counter(batches) for task, batches in self._counted().tasks.items()}
 
     def named(self, task: str) -> bool | None:
-        """Return the running summary."""
         with self._lock:
             people = self._counted().people.get(task)
             return None if people is None else bool(people)
 
     def appearances(self, task: str, people: Iterable[str]) -> dict[str, int]:
-        """Return the running counts."""
         with self._lock:
             seen = self._counted().people.get(task, Counter())
             return {person: seen[person] for person in people}

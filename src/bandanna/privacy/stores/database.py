@@ -44,11 +44,9 @@ class TransactionStore(TableStore):
         self._key = b""
 
     def alone(self, work: Callable[[], Result]) -> Result:
-        """Do the work: the caller's transaction is exclusive already."""
         return work()
 
     def secret(self) -> bytes:
-        """Return the key; the first call draws it."""
         if not self._key:
             rows = self._ask("select secret from ledger_secrets where place = 0")
             if not rows:
@@ -70,7 +68,6 @@ class TransactionStore(TableStore):
         return stored[1:].hex() if stored[:1] == _HASH else str(stored[1:].decode(errors="surrogatepass"))
 
     def commit(self, entry: LedgerEntry) -> None:
-        """Add an entry; refuse an id that is taken."""
         if self._ask("select 1 from ledger_entries where task = ? and batch = ?", entry.task, entry.batch):
             raise ConflictingRelease(f"task {entry.task!r}, batch {entry.batch!r} is committed already")
         event = self._number(self._encoding.dumps(entry.event))
@@ -98,7 +95,6 @@ class TransactionStore(TableStore):
         return int(rows[0][0])
 
     def keep(self, task: str, batch: str, release: Any) -> None:
-        """Store a release; refuse to replace one."""
         text = self._encoding.dumps(release)
         rows = self._ask("select number, release from ledger_entries where task = ? and batch = ?", task, batch)
         if not rows:
@@ -109,13 +105,11 @@ class TransactionStore(TableStore):
         self._ask("update ledger_entries set release = ? where number = ?", text, number)
 
     def named(self, task: str) -> bool | None:
-        """Look up the task's members in an index."""
         if not self._ask("select 1 from ledger_tallies where task = ? limit 1", task):
             return None
         return bool(self._ask("select 1 from ledger_members where task = ? limit 1", task))
 
     def appearances(self, task: str, people: Iterable[str]) -> dict[str, int]:
-        """Look up many people at once in an index."""
         seen = dict.fromkeys(people, 0)
         everybody = list(seen)
         for start in range(0, len(everybody), _AT_ONCE):

@@ -243,15 +243,12 @@ class ReplicatedJournal(LedgerStore):
             self._remember(file.newest(), file.note("state"))
 
     def secret(self) -> bytes:
-        """Return the agent's key."""
         return self._secret
 
     def entries(self) -> list[LedgerEntry]:
-        """Return all entries, in order of commitment."""
         return self._memory.entries() + ([self._pending] if self._pending is not None else [])
 
     def find(self, task: str, batch: str) -> LedgerEntry | None:
-        """Return the entry or None."""
         if self._pending is not None and (self._pending.task, self._pending.batch) == (task, batch):
             return self._pending
         return self._memory.find(task, batch)
@@ -274,15 +271,12 @@ class ReplicatedJournal(LedgerStore):
         self._pending = replace(entry, release=(release,))
 
     def tasks(self) -> dict[str, Counter[Event]]:
-        """Return the counts from memory."""
         return self._memory.tasks()
 
     def named(self, task: str) -> bool | None:
-        """Return the summary from memory."""
         return self._memory.named(task)
 
     def appearances(self, task: str, people: Iterable[str]) -> dict[str, int]:
-        """Return the counts from memory."""
         return self._memory.appearances(task, people)
 
 

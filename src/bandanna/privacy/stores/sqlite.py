@@ -327,7 +327,6 @@ class SQLiteStore(SQLiteFile, TableStore):
         self._sql.execute("update meta set value = ? where key = 'sum'", (total,))
 
     def secret(self) -> bytes:
-        """Return the key drawn when the file was made."""
         return self._secret
 
     def _read(self, text: str) -> Any:
@@ -338,7 +337,6 @@ class SQLiteStore(SQLiteFile, TableStore):
         return unpack_member(stored)
 
     def commit(self, entry: LedgerEntry) -> None:
-        """Add an entry; refuse an id that is taken."""
         self.alone(lambda: self._insert(entry))
 
     def _insert(self, entry: LedgerEntry) -> None:
@@ -364,7 +362,6 @@ class SQLiteStore(SQLiteFile, TableStore):
             self._account(plus=rows + ([["release", number, release]] if release is not None else []))
 
     def keep(self, task: str, batch: str, release: Any) -> None:
-        """Store a release; refuse to replace one."""
         self.alone(lambda: self._store(task, batch, self._encoding.dumps(release)))
 
     def _store(self, task: str, batch: str, text: str) -> None:
@@ -379,13 +376,11 @@ class SQLiteStore(SQLiteFile, TableStore):
             self._account(plus=[["release", number, text]])
 
     def named(self, task: str) -> bool | None:
-        """Look up the task's members in an index."""
         query = "select exists (select 1 from members where task = ?), exists (select 1 from tallies where task = ?)"
         ((named, begun),) = self._ask(query, task, task)
         return bool(named) if begun else None
 
     def appearances(self, task: str, people: Iterable[str]) -> dict[str, int]:
-        """Look up people in an index."""
         query = "select count(*) from members where task = ? and member = ?"
         return {person: self._ask(query, task, pack_member(person))[0][0] for person in people}
 
