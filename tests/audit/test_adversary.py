@@ -29,7 +29,6 @@ class Peeking(Greedy):
     """Keeps a raw bit outside of the state: whether the fourth reward of the last batch is above 1/2."""
 
     def report(self, ask: Any, played: Any, coins: Any) -> Statistic:
-        """As usual; somebody looks."""
         object.__setattr__(self, "peeked", bool(played.rewards[3 % len(played.rewards)] > 0.5))
         return super().report(ask, played, coins)
 
@@ -38,7 +37,6 @@ class Steering(Peeking):
     """Everybody is given the first arm if the bit says so."""
 
     def act(self, snapshot: Floats, contexts: Floats, coins: Any) -> Any:
-        """By the bit."""
         choice = super().act(snapshot, contexts, coins)
         return replace(choice, actions=np.zeros_like(choice.actions)) if vars(self).get("peeked") else choice
 
@@ -47,7 +45,6 @@ class Winking(Peeking):
     """The probability that is told with an action says the bit."""
 
     def act(self, snapshot: Floats, contexts: Floats, coins: Any) -> Any:
-        """As usual, but for the probability."""
         choice = super().act(snapshot, contexts, coins)
         return replace(choice, probabilities=choice.probabilities / 2) if vars(self).get("peeked") else choice
 
@@ -63,7 +60,6 @@ class Normalising(Greedy):
     """Divides rewards by the largest of the batch, so that one person changes everybody's report."""
 
     def report(self, ask: Any, played: Any, coins: Any) -> Statistic:
-        """Of divided rewards."""
         largest = max(1e-9, float(np.abs(played.rewards).max()))
         return super().report(ask, replace(played, rewards=played.rewards / largest), coins)
 
@@ -72,7 +68,6 @@ class Centring(Greedy):
     """Subtracts the mean context of whoever acts at the same time."""
 
     def act(self, snapshot: Floats, contexts: Floats, coins: Any) -> Any:
-        """On what is left."""
         return super().act(snapshot, contexts * np.sign(contexts.mean(axis=(-3, -2))), coins)
 
 
@@ -95,7 +90,6 @@ class Reusing(NoisySumAnalyzer):
     """Draws noise once for a source, and adds it to every batch."""
 
     def analyze(self, state: Any, view: Any, source: Any) -> tuple[Any, Estimate]:
-        """With the noise of the first."""
         total = sum_plain_statistics(view.numbers, self.domain)[0] + view.users * self.domain.origin
         held = vars(self).get("held", (None, np.empty(0)))
         if held[0] is not source or held[1].shape != total.shape:
@@ -108,7 +102,6 @@ class Weighing(NoisySumAnalyzer):
     """Counts the person in the middle of a batch twenty times."""
 
     def analyze(self, state: Any, view: Any, source: Any) -> tuple[Any, Estimate]:
-        """As usual, but for that person."""
         numbers = np.array(view.numbers)
         numbers[..., numbers.shape[-2] // 2, :] *= 20
         return super().analyze(state, replace(view, numbers=numbers), source)
@@ -122,10 +115,7 @@ def test_a_server_whose_noise_or_weights_depend_on_rows_is_refuted(kind: type[No
 
 @dataclass(frozen=True, kw_only=True)
 class InOrder(SortingMixer):
-    """A shuffler that does not shuffle."""
-
     def close(self, held: MixerState) -> MixerState:
-        """As they came."""
         return GatheringMixer.close(self, held)
 
 
@@ -134,7 +124,6 @@ class Mixing(SortingMixer):
     """A shuffler that draws an order instead of sorting."""
 
     def close(self, held: MixerState) -> MixerState:
-        """In a random order."""
         gathered = GatheringMixer.close(self, held)
         order = np.random.default_rng().permutation(gathered.numbers.shape[-2])
         return replace(gathered, numbers=gathered.numbers[..., order, :])
@@ -157,7 +146,6 @@ class Truncating(NoisySumAnalyzer):
     width = 2.0
 
     def analyze(self, state: Any, view: Any, source: Any) -> tuple[Any, Estimate]:
-        """As usual, then cut."""
         total = sum_plain_statistics(view.numbers, self.domain)[0]
         state, estimate = super().analyze(state, view, source)
         most = self.width * self.mechanism.std
@@ -168,7 +156,6 @@ class CuttingPublicly(NoisySumAnalyzer):
     """Cuts what was released at a public bound."""
 
     def analyze(self, state: Any, view: Any, source: Any) -> tuple[Any, Estimate]:
-        """As usual, then cut."""
         state, estimate = super().analyze(state, view, source)
         return state, replace(estimate, total=np.clip(estimate.total, -20.0, 20.0))
 
@@ -206,7 +193,6 @@ class Tossing(Greedy):
     """An honest policy whose devices toss a coin where their contexts are short: others' coins are their own."""
 
     def act(self, snapshot: Floats, contexts: Floats, coins: Any) -> Any:
-        """The best arm, or any."""
         choice = super().act(snapshot, contexts, coins)
         short = np.linalg.norm(contexts, axis=-1).max(axis=-1) < 0.7
         drawn = np.asarray(coins.among(short, "arms") * contexts.shape[-2], dtype=np.int64)
@@ -221,14 +207,11 @@ class Magic(Greedy):
     """Reports are too long for one reward that nobody tries."""
 
     def report(self, ask: Any, played: Any, coins: Any) -> Statistic:
-        """As usual, but for that reward."""
         some = np.abs(played.rewards - 0.123456) < 1e-6
         return longer(super().report(ask, played, coins), some, 50.0)
 
 
 class FewSeeds(NoisySumAnalyzer):
-    """Noise comes from one of 64 seeds."""
-
     def analyze(self, state: Any, view: Any, source: Any) -> tuple[Any, Estimate]:
         """As usual, from a source of its own."""
         seed = int(64 * float(np.ravel(source.uniform(1))[0]))
@@ -263,7 +246,6 @@ class Memory(Greedy):
 
     @cached_property
     def published(self) -> dict[int, Floats]:
-        """By the number of batches."""
         return {}
 
     def publish(self, state: Any) -> Floats:

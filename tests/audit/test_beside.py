@@ -32,7 +32,6 @@ class Discarding(NoisySumAnalyzer):
     """Noise is drawn, and the raw sum released."""
 
     def analyze(self, state: Any, view: Any, source: Any) -> tuple[Any, Estimate]:
-        """As usual, but for the total."""
         state, estimate = super().analyze(state, view, source)
         return state, replace(estimate, total=sum_plain_statistics(view.numbers, self.domain)[0])
 
@@ -41,15 +40,12 @@ class Adding(NoisySumAnalyzer):
     """Noise is drawn around 0, and a part of it added: the spied values do not move at all."""
 
     def analyze(self, state: Any, view: Any, source: Any) -> tuple[Any, Estimate]:
-        """A tenth of it."""
         total = sum_plain_statistics(view.numbers, self.domain)[0]
         noise = source.gaussian(np.zeros_like(total), std=self.mechanism.std, grid=0.0)
         return state, Estimate(total=total + noise / 10, count=view.users, variance=self.mechanism.variance)
 
 
 def central(kind: type[NoisySumAnalyzer]) -> CentralGaussian:
-    """A central sum with such a server."""
-
     @dataclass(frozen=True, kw_only=True)
     class Central(CentralGaussian):
         @cached_property
@@ -64,31 +60,23 @@ class Bare(NoisyVector):
     """A device that draws noise and sends its statistic."""
 
     def encode(self, values: Floats, source: Any) -> Any:
-        """As it is."""
         super().encode(values, source)
         return values
 
 
 @dataclass(frozen=True, kw_only=True)
 class Local(LocalGaussian):
-    """Reports of such devices."""
-
     @cached_property
     def device(self) -> NoisyVector:
-        """Bare."""
         return Bare(**vars(super().device))
 
 
 class Raw(ContinualGaussian):
-    """A stream that shows its elements."""
-
     def step(self, state: Any, value: Any, source: Any) -> Any:
-        """As usual, but for what is shown."""
         return super().step(state, value, source)[0], np.asarray(value)
 
 
 def raw_stream() -> Raw:
-    """Of a tree over eight steps."""
     factors = factorise("tree", horizon=8)
     return Raw(factorisation=factors, std=factors.sensitivity() / gdp.mu(1.0, 1e-5), sensitivity=1.0)
 
@@ -118,8 +106,6 @@ def test_protocols_show_nothing_beside_their_noise(name: str) -> None:
 @bd.stored_as("SumsOfTwenty")
 @dataclass(frozen=True, kw_only=True)
 class Sums:
-    """Released sums, and how many there were."""
-
     total: Floats
     batches: int = 0
 
@@ -127,8 +113,6 @@ class Sums:
 @bd.stored_as("GreedyOfTwenty")
 @dataclass(frozen=True, kw_only=True)
 class Greedy(bd.Policy[Sums]):
-    """Batches of twenty, sums with central noise."""
-
     trusts = ("central",)
     privacy: bd.protocols.Privacy = bd.central(epsilon=1.0, delta=1e-3)
     dim: int = 3
@@ -136,42 +120,33 @@ class Greedy(bd.Policy[Sums]):
 
     @cached_property
     def protocol(self) -> Any:
-        """Of a batch."""
         return bd.protocols.protocol_for(self.privacy, bd.device.LinearReport(features=self.dim), 20)
 
     @property
     def guarantee(self) -> bd.Guarantee:
-        """Of one batch."""
         return self.protocol.guarantee  # type: ignore[no-any-return]
 
     def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> Sums:
-        """Nothing."""
         return Sums(total=np.zeros((*replicates, self.protocol.domain.dim)))
 
     def episode(self, state: Sums) -> Any:
-        """The next batch."""
         return bd.policies.FixedLength.batch(state.batches, size=20, horizon=self.horizon)
 
     def publish(self, state: Sums) -> Floats:
-        """theta."""
         vector, matrix = self.protocol.domain.unpack(state.total)
         return np.asarray(np.linalg.solve(matrix + 100 * np.eye(self.dim), vector[..., None])[..., 0])
 
     def best(self, snapshot: Floats, contexts: Floats) -> Ints:
-        """The largest mean."""
         return np.argmax(contexts @ snapshot, axis=-1)
 
     def act(self, snapshot: Floats, contexts: Floats, coins: Any) -> Any:
-        """It."""
         arms = self.best(snapshot, contexts)
         return bd.device.Choice(actions=arms, probabilities=np.ones(arms.shape))
 
     def report(self, ask: Any, played: Any, coins: Any) -> Statistic:
-        """Features and rewards."""
         return self.protocol.domain.statistic(played.features, played.rewards)  # type: ignore[no-any-return]
 
     def learn(self, state: Sums, episode: Any) -> Generator[Any, Any, Sums]:
-        """One ask."""
         released = yield bd.policies.SumQuery(protocol=self.protocol)
         return Sums(total=state.total + released.total, batches=state.batches + 1)
 
@@ -181,7 +156,6 @@ class Dropping(Greedy):
     """Only those report who were rewarded: how many they are is told with the answer."""
 
     def report(self, ask: Any, played: Any, coins: Any) -> Statistic:
-        """Some."""
         some = played.rewards > 0
         return self.protocol.domain.statistic(played.features[some], played.rewards[some])  # type: ignore[no-any-return]
 
@@ -191,16 +165,13 @@ class Ending(Greedy):
     """Stops when somebody's raw reward is below all others: no answer has told it that."""
 
     def episode(self, state: Sums) -> Any:
-        """The next batch, or none."""
         return None if state.batches and min(SEEN) < -1 else super().episode(state)
 
     def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> Sums:
-        """Nothing was seen."""
         SEEN[:] = [0.0]
         return super().init(arms, replicates)
 
     def report(self, ask: Any, played: Any, coins: Any) -> Statistic:
-        """As usual; somebody looks."""
         SEEN.append(float(played.rewards.min()))
         return super().report(ask, played, coins)
 
@@ -210,7 +181,6 @@ class Short(Greedy):
     """Says nothing of the last third of its rounds."""
 
     def episode(self, state: Sums) -> Any:
-        """Two batches."""
         return None if state.batches == 2 else super().episode(state)
 
 
@@ -264,7 +234,6 @@ class Loud(Greedy):
     """The second batch has a tenth of the noise."""
 
     def learn(self, state: Sums, episode: Any) -> Generator[Any, Any, Sums]:
-        """One ask."""
         quiet = replace(self.protocol, noise_std=self.protocol.noise_std / (10 if state.batches == 1 else 1))
         released = yield bd.policies.SumQuery(protocol=quiet)
         return Sums(total=state.total + released.total, batches=state.batches + 1)
@@ -275,12 +244,10 @@ class Keeping(Greedy):
     """The state keeps the raw reward of a batch's last user."""
 
     def report(self, ask: Any, played: Any, coins: Any) -> Statistic:
-        """As usual; somebody looks."""
         SEEN.append(float(played.rewards[-1]))
         return super().report(ask, played, coins)
 
     def learn(self, state: Sums, episode: Any) -> Generator[Any, Any, Sums]:
-        """And writes it down."""
         learned = yield from super().learn(state, episode)
         return replace(learned, total=learned.total + 1e-6 * np.clip(SEEN[-1], 0, 1))
 

@@ -13,7 +13,6 @@ from bandanna.cli import main
 
 
 def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
-    """The exit code."""
     monkeypatch.setattr("sys.argv", ["bandanna", "audit", *arguments])
     with pytest.raises(SystemExit) as ended:
         main.main()

@@ -48,10 +48,7 @@ def row_of(target: Any, **more: Any) -> AuditRow:
 
 
 class RawVariance(NoisySumAnalyzer):
-    """The sum without noise stands in `variance`."""
-
     def analyze(self, state: Any, view: Any, source: Any) -> tuple[Any, Estimate]:
-        """As usual, but for the variance."""
         state, estimate = super().analyze(state, view, source)
         return state, replace(estimate, variance=sum_plain_statistics(view.numbers, self.domain)[0].sum(axis=-1))
 
@@ -60,7 +57,6 @@ class RawCount(NoisySumAnalyzer):
     """A count that depends on the rows, such as that of large rewards, stands in `count`."""
 
     def analyze(self, state: Any, view: Any, source: Any) -> tuple[Any, Estimate]:
-        """As usual, but for the count."""
         state, estimate = super().analyze(state, view, source)
         positive = np.count_nonzero(view.numbers[..., 0] > 0, axis=-1)
         return state, replace(estimate, count=positive)
@@ -74,7 +70,6 @@ class RawAttribute(NoisySumAnalyzer):
     """The sum without noise stands in an attribute that estimates do not have, as a text."""
 
     def analyze(self, state: Any, view: Any, source: Any) -> tuple[Any, Estimate]:
-        """As usual, and more."""
         state, estimate = super().analyze(state, view, source)
         told = OwnEstimate(total=estimate.total, count=estimate.count, variance=estimate.variance)
         object.__setattr__(told, "note", str(np.round(sum_plain_statistics(view.numbers, self.domain)[0], 6)))
@@ -111,7 +106,6 @@ class Kept(NoisySumAnalyzer):
     """Noise is drawn once, from the first source, and used for ever."""
 
     def analyze(self, state: Any, view: Any, source: Any) -> tuple[Any, Estimate]:
-        """With the noise of before."""
         own = vars(self).get("own", source)
         object.__setattr__(
             self, "own", FastNoise(np.random.default_rng(int(own._rng.integers(2**32)))) if own is source else own
@@ -184,7 +178,6 @@ class NoisyCount(NoisySumAnalyzer):
     """Half of the budget for a noisy number of positive statistics, which is shown in `count`."""
 
     def analyze(self, state: Any, view: Any, source: Any) -> tuple[Any, Estimate]:
-        """Both with their noise."""
         positive = np.count_nonzero(view.numbers[..., 0] > 0, axis=-1)
         state, estimate = super().analyze(state, view, source)
         count = source.gaussian(np.asarray(positive, dtype=float), std=8 * self.mechanism.std, grid=0.0)
@@ -192,10 +185,6 @@ class NoisyCount(NoisySumAnalyzer):
 
 
 def test_a_field_with_noise_of_its_own_is_consistent() -> None:
-    """What differs for neighbours beside the total is no refutation where noise covers it.
-
-    The claim is 1.2, where the sum has 1 and the count an eighth of that mu: mu^2 grows by 1/64 at most.
-    """
     row = row_of(central(NoisyCount), epsilon=1.2, delta=1e-3)
     assert not row.refuted
 
@@ -218,7 +207,6 @@ class Quiet(CentralGaussian):
 
     @cached_property
     def analyzer(self) -> NoisySumAnalyzer:
-        """A twentieth."""
         return NoisySumAnalyzer(domain=self.domain, mechanism=replace(self.mechanism, std=self.noise_std / 20))
 
 
@@ -226,7 +214,6 @@ class QuietLater(Greedy):
     """A twentieth of the noise from the second batch on."""
 
     def learn(self, state: Sums, episode: Any) -> Generator[Any, Any, Sums]:
-        """One ask."""
         quiet = Quiet(domain=self.protocol.domain, noise_std=self.protocol.noise_std, delta=self.protocol.delta)
         released = yield bd.policies.SumQuery(protocol=quiet if state.batches else self.protocol)
         return Sums(total=state.total + released.total, batches=state.batches + 1)
@@ -243,7 +230,6 @@ class LongMiddle(Greedy):
     """Reports in the middle of a batch are 20 times too long."""
 
     def report(self, ask: Any, played: Any, coins: Any) -> Statistic:
-        """As usual, but for these."""
         honest, users = super().report(ask, played, coins), len(played.rewards)
         return longer(honest, slice(users // 2 - 1, users // 2 + 1), 20.0) if users == 20 else honest
 
@@ -256,7 +242,6 @@ class LongForSome(Greedy):
     """Reports of rewards in [.65, .75] are 50 times too long."""
 
     def report(self, ask: Any, played: Any, coins: Any) -> Statistic:
-        """As usual, but for these."""
         some = (played.rewards >= 0.65) & (played.rewards <= 0.75)
         return longer(super().report(ask, played, coins), some, 50.0)
 
@@ -267,7 +252,6 @@ class LongForClicks(Greedy):
     click = 0.0
 
     def report(self, ask: Any, played: Any, coins: Any) -> Statistic:
-        """As usual, but for these."""
         return longer(super().report(ask, played, coins), played.rewards == self.click, 20.0)
 
 
@@ -295,7 +279,6 @@ class Failing(Greedy):
     """Cannot go on if somebody's reward is in [.3, .35]: everybody sees that."""
 
     def report(self, ask: Any, played: Any, coins: Any) -> Statistic:
-        """As usual, or not at all."""
         if np.any((played.rewards > 0.3) & (played.rewards < 0.35)):
             raise ValueError("a reward that nobody has thought of")
         return super().report(ask, played, coins)
@@ -305,7 +288,6 @@ class FailingAtOnce(Greedy):
     """Cannot go on if somebody's reward is above .1: the rewards of the world are."""
 
     def report(self, ask: Any, played: Any, coins: Any) -> Statistic:
-        """As usual, or not at all."""
         if np.any(played.rewards > 0.1):
             raise ValueError("a reward that nobody has thought of")
         return super().report(ask, played, coins)
@@ -315,7 +297,6 @@ class Refusing(Greedy):
     """Cannot go on if somebody's reward is not in [-1, 1]."""
 
     def report(self, ask: Any, played: Any, coins: Any) -> Statistic:
-        """As usual, or not at all."""
         assert np.all(np.abs(played.rewards) <= 1)
         return super().report(ask, played, coins)
 
@@ -329,10 +310,7 @@ def test_an_error_for_some_rewards_is_a_refutation(kind: type[Greedy]) -> None:
 
 
 class Broken(Greedy):
-    """Cannot go on at all."""
-
     def report(self, ask: Any, played: Any, coins: Any) -> Statistic:
-        """Never."""
         raise ZeroDivisionError("whatever the rewards are")
 
 
@@ -342,15 +320,11 @@ def test_an_error_for_all_rewards_is_raised() -> None:
 
 
 class Own:
-    """A class that says nothing of equality."""
-
     def __init__(self, held: Any) -> None:
         self.held = held
 
 
 class Slotted:
-    """One without a dictionary."""
-
     __slots__ = ("__hidden", "held")
 
     def __init__(self, held: Any) -> None:
@@ -384,8 +358,6 @@ STATES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Noted(Sums):
-    """Sums, and something else."""
-
     note: Any = None
 
 
@@ -399,7 +371,6 @@ class Noting(Greedy):
         return state.batches
 
     def learn(self, state: Sums, episode: Any) -> Generator[Any, Any, Noted]:
-        """As usual."""
         learned = yield from super().learn(state, episode)
         return Noted(total=learned.total, batches=learned.batches, note=self.made(self.noted(learned)))
 
@@ -408,12 +379,10 @@ class Peeking(Noting):
     """What it is made of is raw: whether the seventh user's reward is above 1/2."""
 
     def report(self, ask: Any, played: Any, coins: Any) -> Statistic:
-        """As usual; somebody looks."""
         object.__setattr__(self, "peeked", int(played.rewards[7 % len(played.rewards)] > 0.5))
         return super().report(ask, played, coins)
 
     def noted(self, state: Sums) -> int:
-        """Of this batch."""
         return int(vars(self)["peeked"])
 
 
@@ -438,15 +407,12 @@ class Publishing(Peeking):
     """The state is clean; the snapshot is not."""
 
     def noted(self, state: Sums) -> int:
-        """Nothing."""
         return 0
 
     def publish(self, state: Sums) -> Any:
-        """theta, and a text."""
         return {"theta": super().publish(state), "note": str(vars(self).get("peeked"))}
 
     def act(self, snapshot: Any, contexts: Floats, coins: Any) -> Any:
-        """By theta."""
         return super().act(snapshot["theta"], contexts, coins)
 
 
@@ -460,7 +426,6 @@ class Restless(Greedy):
     """Draws from a generator of its own that nobody can replay."""
 
     def learn(self, state: Sums, episode: Any) -> Generator[Any, Any, Sums]:
-        """As usual, and a little more."""
         learned = yield from super().learn(state, episode)
         return replace(learned, total=learned.total + np.random.default_rng().normal(size=learned.total.shape))
 

@@ -38,13 +38,11 @@ E, D = 4.0, 1e-3
 
 
 def answer(epsilon: float) -> LawPair:
-    """Randomized response."""
     q = float(special.expit(epsilon))
     return np.array([q, 1 - q]), np.array([1 - q, q])
 
 
 def test_losses_of_independent_releases_add_up() -> None:
-    """The sum of losses on a grid says something else of two releases than all pairs of outputs do."""
     rng = np.random.default_rng(0)
     laws = [tuple(rng.dirichlet(np.ones(6), size=2)) for _ in range(2)]
     whole, summed = (
@@ -78,7 +76,6 @@ def test_the_best_tests_are_most_powerful() -> None:
 
 
 def drawn_totals(release: ReleasePair, swapped: bool, runs: int) -> Floats:
-    """Integer totals along the messages, (runs, dim)."""
     protocol, source = release.protocol, bd.device.FastNoise(np.random.default_rng([int(swapped), 5]))
     values = np.broadcast_to((release.two if swapped else release.one)[0], (runs, *release.one[0].shape))
     sent = protocol.device.message(protocol.domain.admit(values), source)
@@ -153,7 +150,7 @@ def test_the_law_of_shuffled_reports_tells_what_their_likelihood_ratio_does() ->
 @pytest.mark.parametrize("dim", [2, 3, 9])
 @pytest.mark.parametrize("angle", [0.4, 1.2, 2.5])
 def test_two_caps_overlap_as_much_as_directions_fall_into_both(dim: int, angle: float) -> None:
-    """The mass of two caps at an angle is another share of uniform directions (5 s.e.)."""
+    """5 standard errors."""
     event = best_cap(dim=dim, epsilon=1.0)
     drawn = np.random.default_rng(7).normal(size=(100_000, dim))
     drawn /= np.linalg.norm(drawn, axis=-1, keepdims=True)

@@ -47,11 +47,6 @@ def test_all_known_faults_are_refuted_with_95_percent_confidence() -> None:
 
 
 def test_all_known_truths_are_consistent_in_few_runs_and_their_prices_tight() -> None:
-    """An algorithm, a mechanism or a protocol is refuted at what it states; or the audit finds too little of it.
-
-    At least 95 % of what sums, answers and directions claim, and 80 % of every algorithm's price, both exactly. Only of
-    shuffled Gaussians the price is a bound on amplification that nothing is known to reach.
-    """
     result = run_gallery(trials=512, wanted=lambda name, known: known == "good")
     assert {row.target for row in result.rows} >= set(ALGORITHMS)
     assert not result.surprises

@@ -22,7 +22,6 @@ ENV = bd.environments.LinearContextual(dim=2, n_arms=3)
 
 
 def deployed(folder: Path, name: str = "LinTS-SDP", horizon: int = 1200, **budget: Any) -> tuple[Task, Inside]:
-    """A test task and its parties."""
     given = {"epsilon": 1.0, "delta": 1e-5, "batch": 20, **budget}
     task, secrets = a_task(bd.make(name, dim=2, horizon=horizon, **given), seed=None)
     return task, Inside(task, secrets, folder)
@@ -54,7 +53,6 @@ def test_a_deployment_without_noise_is_refuted(tmp_path: Path, monkeypatch: pyte
 
 
 def test_real_tasks_are_refused(tmp_path: Path) -> None:
-    """Canaries would be sent into a task that real people teach."""
     task, inside = deployed(tmp_path)
     real = Task.made({**task.content, "test": False, "close": "grace"})
     with pytest.raises(InvalidArgument, match="marked as a test"):

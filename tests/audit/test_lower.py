@@ -69,10 +69,7 @@ def test_right_guesses_of_two_kinds_are_bounded_too(right: int, failure: float, 
 @pytest.mark.parametrize(("width", "scored"), [(1, True), (1, False), (4, False)])
 @pytest.mark.often(of=lambda width, scored: scored == (width == 1))
 def test_a_true_claim_is_refuted_as_rarely_as_is_said(width: int, scored: bool) -> None:
-    """A Gaussian at its very own mu is refuted more often than once in twenty times.
-
-    At most 5 % are allowed; of 300 audits 24 or fewer, which a rate of 5 % exceeds once in 80 times.
-    """
+    """Of 300 audits 24 or fewer, which a rate of 5 % exceeds with probability below 1 %."""
     audits = (
         bound_by_sampling(draw_blocks_here(pair(MU, width), [seed]), CLAIM, trials=1024, confidence=0.95, scored=scored)
         for seed in range(300)
@@ -156,5 +153,4 @@ def test_enumerated_laws_have_their_epsilon(epsilon: float) -> None:
 
 
 def test_separations_of_releases_add_up_by_squares() -> None:
-    """Two releases are told apart as easily as one."""
     assert separation([(np.array([3.0]), 1.0), (np.array([0.0, 8.0]), 2.0)]) == pytest.approx(5.0)

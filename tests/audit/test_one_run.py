@@ -49,7 +49,6 @@ def test_one_run_of_local_bits_comes_close_and_no_further() -> None:
 
 
 def test_one_run_of_a_central_batch_uses_one_coordinate_for_each_person() -> None:
-    """Of 150 coins, each in a coordinate of its own and with little noise, hardly more than half are guessed."""
     dim, budget = 200, {"epsilon": 60.0, "delta": 1e-9}
     policy = bd.LinUCB(
         dim=dim, horizon=150, batch=150, width=0.2, privacy=bd.central(mechanism="independent", **budget)

@@ -59,7 +59,6 @@ def test_canaries_of_arms_with_models_of_their_own_are_in_the_domain() -> None:
 
 
 def target_of(name: str) -> Target:
-    """By its name."""
     make = mechanism_target if name in MECHANISMS else protocol_target if name in PROTOCOLS else policy_target
     return make(name, epsilon=E, delta=D)
 
@@ -146,8 +145,7 @@ def test_a_policy_that_peeks_is_refuted_whatever_epsilon_is() -> None:
     assert record_neighbours(Greedy(dim=3, horizon=100, privacy=privacy), ENV, rounds=100).difference is None
 
 
-def test_a_policy_by_its_place(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A policy of one's own cannot be named."""
+def test_a_policy_is_named_by_its_place(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from tests.policies.conformance.own_policy import copied
 
     (tmp_path / "audited_policy.py").write_text(copied("Audited"), encoding="utf-8")
@@ -179,8 +177,6 @@ def test_a_policy_by_its_place(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -
 def test_a_place_that_is_half_right_is_answered_with_the_whole(
     given: Any, words: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A module without its class, or a file, is not told how a policy is named; a module is run for that, or the
-    argument has another name than that of the function."""
     from tests.policies.conformance.own_policy import copied
 
     (tmp_path / "near_policy.py").write_text(copied("Near"), encoding="utf-8")

@@ -30,7 +30,6 @@ def law(trials: int, probability: float, change: tuple[int, ...], reach: int) ->
 
 
 def hockey_stick(p: NDArray[np.float64], q: NDArray[np.float64], epsilon: float) -> float:
-    """sum (p - e^epsilon q)+."""
     return float(np.maximum(p - math.exp(epsilon) * q, 0).sum())
 
 
@@ -67,8 +66,7 @@ def test_binomial_noise_is_as_private_as_theorem_a_claims(
 
 
 @pytest.mark.parametrize(("trials", "probability"), [(1, 0.5), (12, 0.25), (300, 0.625)])
-def test_moments_are_exact(trials: int, probability: float) -> None:
-    """The stated mean and variance are those of the binomial law."""
+def test_the_moments_of_binomial_noise_are_exact(trials: int, probability: float) -> None:
     mechanism = BinomialMechanism(trials=trials, shift=1.0, reach=1, probability=probability)
     mean, variance = stats.binom.stats(trials, probability)
     assert mechanism.mean == pytest.approx(float(mean), rel=1e-14)
@@ -93,8 +91,7 @@ def test_release_has_the_law_of_its_event(kind: str, probability: float) -> None
     assert gap(dataclasses.replace(mechanism, trials=128)) > band
 
 
-def test_event_repeats_the_parameters() -> None:
-    """What is priced is what is sampled."""
+def test_binomial_events_repeat_the_parameters() -> None:
     stated = {"trials": 40, "shift": 2.5, "reach": 3, "dim": 4, "probability": 0.25, "rounded": False}
     assert BinomialMechanism(**stated).event == BinomialEvent(**stated)
     assert BinomialMechanism(trials=40, shift=2.5, reach=3).event == BinomialEvent(trials=40, shift=2.5, reach=3)

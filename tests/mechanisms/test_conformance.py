@@ -39,12 +39,10 @@ each = pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda m: type(m).__
 
 @pytest.fixture(params=["fast", "secure"])
 def source(request: pytest.FixtureRequest) -> NoiseSource:
-    """Both sources in turn."""
     return FastNoise(np.random.default_rng(99)) if request.param == "fast" else SecureNoise()
 
 
 def zeros(mechanism: Mechanism, *replicates: int) -> Any:
-    """A value that the mechanism accepts."""
     return np.zeros((*replicates, mechanism.dim), dtype=float if mechanism in REAL else np.int64)
 
 
@@ -60,7 +58,6 @@ def test_it_is_one_frozen_value(mechanism: Mechanism) -> None:
 
 @each
 def test_it_states_its_event(mechanism: Mechanism) -> None:
-    """Every parameter that decides the price is in the event."""
     event = mechanism.event
     assert isinstance(event, Event)
     stated = {name: value for name, value in dataclasses.asdict(mechanism).items() if value is not None}
@@ -70,7 +67,6 @@ def test_it_states_its_event(mechanism: Mechanism) -> None:
 @each
 @pytest.mark.parametrize("replicates", [(), (1,), (2, 4), (0,)])
 def test_leading_axes_are_replicates(mechanism: Mechanism, replicates: tuple[int, ...], source: NoiseSource) -> None:
-    """A release has its value's shape, whatever axes lead, and a fixed dtype."""
     released = mechanism.release(zeros(mechanism, *replicates), source)
     assert released.shape == (*replicates, mechanism.dim)
     assert released.dtype == (np.float64 if mechanism in REAL else np.int64)
@@ -96,7 +92,7 @@ def test_noise_is_centred_and_of_the_stated_variance(mechanism: Mechanism, sourc
 
 @each
 def test_noise_is_fresh_everywhere(mechanism: Mechanism, source: NoiseSource) -> None:
-    """Coordinates, replicates and repeated calls are uncorrelated: |r| sqrt(n) below 7.5."""
+    """|r| sqrt(n) below 7.5."""
     n = 2_000 if source.secure else 20_000
     noise = np.concatenate([mechanism.release(zeros(mechanism, n), source) for _ in range(2)], axis=1)  # (n, 6)
     columns = np.concatenate([noise[1:], noise[:-1]], axis=1).astype(float)  # and the row before: (n - 1, 12)
@@ -115,7 +111,6 @@ def test_the_value_is_shifted_and_nothing_else(mechanism: Mechanism) -> None:
 @each
 @pytest.mark.parametrize("shape", [(), (2,), (3, 2), (4,)])
 def test_other_shapes_are_refused(mechanism: Mechanism, shape: tuple[int, ...], source: NoiseSource) -> None:
-    """A value whose last axis is not `dim` is refused, and the allowed shape is named."""
     with pytest.raises(InvalidStatistic, match=r"\(\.\.\., 3\)"):
         mechanism.release(np.zeros(shape, dtype=zeros(mechanism).dtype), source)
 

@@ -62,8 +62,7 @@ def matrices(factorisation: Factorisation) -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.mark.parametrize("horizon", HORIZONS)
 @pytest.mark.parametrize(("name", "buffers"), STREAMS)
-def test_matrices(name: str, buffers: int, horizon: int) -> None:
-    """The stream applies other matrices than those whose norms are priced, or does not estimate the prefix sums."""
+def test_streams_apply_the_priced_matrices(name: str, buffers: int, horizon: int) -> None:
     factorisation = factorise(name, horizon=horizon, buffers=max(buffers, 1))
     c, b = matrices(factorisation)
     assert np.allclose(b @ c, np.tril(np.ones((horizon, horizon))), atol=1e-10)
@@ -74,8 +73,7 @@ def test_matrices(name: str, buffers: int, horizon: int) -> None:
 
 
 @pytest.mark.parametrize(("name", "buffers"), STREAMS)
-def test_price(name: str, buffers: int) -> None:
-    """What is really released is dearer than the event says; or 20 % less noise would still be within the price."""
+def test_releases_cost_no_more_than_the_event_and_a_fifth_less_noise_does(name: str, buffers: int) -> None:
     horizon, dim, delta, std = 37, 3, 2.5, 7.0
     factorisation = factorise(name, horizon=horizon, buffers=max(buffers, 1))
     mechanism = ContinualGaussian(factorisation=factorisation, std=std, sensitivity=delta, dim=dim)
@@ -97,8 +95,7 @@ def test_price(name: str, buffers: int) -> None:
 
 
 @pytest.mark.parametrize(("name", "buffers"), STREAMS)
-def test_price_of_participations(name: str, buffers: int) -> None:
-    """Changing M0 elements moves the released numbers by more than is priced, or touches too many."""
+def test_several_elements_move_no_more_than_priced(name: str, buffers: int) -> None:
     factorisation = factorise(name, horizon=11, buffers=max(buffers, 1))
     c, _ = matrices(factorisation)
     for participations in (2, 3):
@@ -110,8 +107,7 @@ def test_price_of_participations(name: str, buffers: int) -> None:
             assert np.count_nonzero(rows.any(axis=1)) <= touched
 
 
-def test_event() -> None:
-    """The event forgets a parameter that its price depends on."""
+def test_the_event_has_every_parameter_of_the_price() -> None:
     tree = BinaryTree(horizon=9)
     event = ContinualGaussian(factorisation=tree, std=3.0, sensitivity=2.0, dim=4, participations=5).event
     assert (event.factorisation, event.std, event.sensitivity, event.dim, event.participations) == (
@@ -134,8 +130,8 @@ def variance_is(sample: np.ndarray, variance: np.ndarray, alarm: float) -> bool:
 
 
 @pytest.mark.parametrize(("name", "buffers"), STREAMS)
-def test_variance(name: str, buffers: int) -> None:
-    """The streamed noise has not the stated variance at some step (false alarm 1e-6); 20 % less noise is unnoticed."""
+def test_streamed_noise_has_the_stated_variance(name: str, buffers: int) -> None:
+    """False alarm 1e-6; 20 % less noise is seen."""
     horizon, copies = 40, 4000
     factorisation = factorise(name, horizon=horizon, buffers=max(buffers, 1))
     mechanism = ContinualGaussian(factorisation=factorisation, std=3.0, sensitivity=1.0, grid=0.0)
@@ -149,21 +145,18 @@ def test_variance(name: str, buffers: int) -> None:
 
 
 class RecordedSecure(SecureNoise):
-    """Secure noise whose releases can be read."""
-
     def __init__(self) -> None:
         super().__init__()
         self.released: list[np.ndarray] = []
 
     def gaussian(self, value: Any, *, std: float, grid: float) -> np.ndarray:
-        """As is, and kept."""
         self.released.append(super().gaussian(value, std=std, grid=grid))
         return self.released[-1]
 
 
 @pytest.mark.parametrize("name", ["tree", "blt"])
-def test_secure(name: str) -> None:
-    """Secure releases leave the grid, or their prefixes have another variance (false alarm 1e-9: it has no seed)."""
+def test_secure_releases_lie_on_the_grid_with_the_stated_variance(name: str) -> None:
+    """False alarm 1e-9: a secure source has no seed."""
     mechanism = ContinualGaussian(factorisation=factorise(name, horizon=4), std=3.0, sensitivity=1.0)
     source, streams = RecordedSecure(), np.full((1500, 4, 1), 0.3)
     noise = (run(mechanism, streams, source) - np.cumsum(streams, axis=1))[..., 0]
@@ -176,8 +169,7 @@ def test_secure(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "buffers"), STREAMS)
-def test_prefix_sums(name: str, buffers: int) -> None:
-    """Without noise the estimates are not the prefix sums of every replicate and coordinate."""
+def test_estimates_without_noise_are_the_prefix_sums(name: str, buffers: int) -> None:
     rng = np.random.default_rng(3)
     streams = rng.normal(size=(2, 3, 50, 4))  # (*R, T, dim)
     factorisation = factorise(name, horizon=64, buffers=max(buffers, 1))
@@ -192,8 +184,7 @@ def test_prefix_sums(name: str, buffers: int) -> None:
 
 @pytest.mark.parametrize("horizon", [5000, 20_000])
 @pytest.mark.often(of=lambda horizon: horizon == 5000)
-def test_linear_in_floating_point(horizon: int) -> None:
-    """Rounding errors of C x pile up over the horizon, so that the price of exact linear algebra does not hold."""
+def test_rounding_errors_do_not_add_up_over_the_horizon(horizon: int) -> None:
     blt = BLT.optimal(horizon=horizon)
     mechanism = ContinualGaussian(factorisation=blt, std=1.0, sensitivity=1.0)
     recorder, state = Recorder(), mechanism.begin((1,))
@@ -205,7 +196,6 @@ def test_linear_in_floating_point(horizon: int) -> None:
 
 
 def arrays(state: Any) -> list[np.ndarray]:
-    """Every array inside a state."""
     if isinstance(state, np.ndarray):
         return [state]
     if isinstance(state, tuple):
@@ -214,8 +204,7 @@ def arrays(state: Any) -> list[np.ndarray]:
 
 
 @pytest.mark.parametrize("name", ["tree", "blt"])
-def test_states_are_values(name: str) -> None:
-    """A step, or a caller that writes into what it gave or got, changes an earlier state."""
+def test_steps_and_callers_do_not_change_earlier_states(name: str) -> None:
     mechanism = ContinualGaussian(factorisation=factorise(name, horizon=16), std=1.0, sensitivity=1.0, dim=2)
     rng, state = np.random.default_rng(4), mechanism.begin((3,))
     for t in range(15):
@@ -232,8 +221,7 @@ def test_states_are_values(name: str) -> None:
         state = following
 
 
-def test_memory() -> None:
-    """Memory grows with the steps of a BLT, or faster than the logarithm of the steps of a tree."""
+def test_memory_does_not_grow_with_the_steps_of_a_blt() -> None:
     sizes: dict[str, list[int]] = {"tree": [], "blt": []}
     for name, kept in sizes.items():
         mechanism = ContinualGaussian(factorisation=factorise(name, horizon=300), std=1.0, sensitivity=1.0, dim=2)
@@ -246,13 +234,11 @@ def test_memory() -> None:
 
 
 def make(**changes: Any) -> ContinualGaussian:
-    """A mechanism with some arguments changed."""
     arguments: dict[str, Any] = {"factorisation": BinaryTree(horizon=2), "std": 1.0, "sensitivity": 1.0} | changes
     return ContinualGaussian(**arguments)
 
 
 def past_the_horizon() -> None:
-    """Three steps where two are priced."""
     state = make().begin()
     for _ in range(3):
         state, _ = make().step(state, [0.0], Recorder())
@@ -281,15 +267,15 @@ def past_the_horizon() -> None:
         ),
     ],
 )
-def test_refusals(act: Callable[[], object], error: type[InvalidArgument], argument: str) -> None:
-    """A malformed mechanism, element or stream is accepted, or the error does not name the argument."""
+def test_malformed_streams_are_refused_by_name(
+    act: Callable[[], object], error: type[InvalidArgument], argument: str
+) -> None:
     with pytest.raises(error) as caught:
         act()
     assert caught.value.argument == argument
 
 
-def test_state_kinds() -> None:
-    """A factorisation begins with another one's state."""
+def test_a_state_of_another_factorisation_is_refused() -> None:
     assert isinstance(make().begin(), TreeState)
     assert isinstance(make(factorisation=BLT.optimal(horizon=2)).begin(), BLTState)
 

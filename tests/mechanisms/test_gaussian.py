@@ -22,7 +22,6 @@ from bandanna.privacy.events import DiscreteGaussianEvent, GaussianEvent
 
 
 def mass(std: float, reach: int) -> NDArray[np.float64]:
-    """The discrete Gaussian's mass on -reach..reach."""
     weights = np.exp(-0.5 * (np.arange(-reach, reach + 1) / std) ** 2)
     return np.asarray(weights / weights.sum())
 
@@ -44,7 +43,6 @@ def gap(draws: NDArray[Any], std: float) -> float:
 
 
 def band(n: int, alarm: float) -> float:
-    """The DKW band of n draws."""
     return math.sqrt(math.log(2 / alarm) / (2 * n))
 
 
@@ -116,8 +114,7 @@ def test_secure_release_on_the_default_grid_is_gaussian() -> None:
     assert stats.kstest(less.ravel(), "norm", args=(0, 3.0)).statistic > band(n, 1e-9)
 
 
-def test_events_repeat_the_parameters() -> None:
-    """What is priced is what is sampled: noise, sensitivity, dimension and the grid that is really used."""
+def test_gaussian_events_repeat_the_parameters() -> None:
     assert GaussianMechanism(std=3.0, sensitivity=2.0, dim=4).event == GaussianEvent(
         std=3.0, sensitivity=2.0, dim=4, grid=3.0 * 2.0**-20
     )

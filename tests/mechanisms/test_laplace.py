@@ -22,13 +22,11 @@ from bandanna.privacy.events import DiscreteLaplaceEvent, LaplaceEvent
 
 
 def mass(scale: float, reach: int) -> NDArray[np.float64]:
-    """The discrete Laplace's mass on -reach..reach."""
     q = math.exp(-1 / scale)
     return np.asarray((1 - q) / (1 + q) * q ** np.abs(np.arange(-reach, reach + 1)))
 
 
 def hockey_stick(p: NDArray[np.float64], q: NDArray[np.float64], epsilon: float) -> float:
-    """sum (p - e^epsilon q)+."""
     return float(np.maximum(p - math.exp(epsilon) * q, 0).sum())
 
 
@@ -42,7 +40,6 @@ def joint(scale: float, shifts: tuple[int, ...], reach: int = 60) -> NDArray[np.
 
 
 def band(n: int, alarm: float) -> float:
-    """The DKW band of n draws."""
     return math.sqrt(math.log(2 / alarm) / (2 * n))
 
 
@@ -101,7 +98,7 @@ def test_discrete_release_has_the_law_of_its_event(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["fast", "secure"])
 def test_real_release_is_laplace(kind: str) -> None:
-    """On the default grid both sources release Laplace noise to 5e-7; a scale 20 % too small is seen."""
+    """Both sources are Laplace to 5e-7; a scale 20 % too small is seen."""
     n, alarm = (200_000, 1e-6) if kind == "fast" else (30_000, 1e-9)
     source = FastNoise(np.random.default_rng(12)) if kind == "fast" else SecureNoise()
     mechanism = LaplaceMechanism(scale=3.0, sensitivity=1.0)
@@ -112,8 +109,7 @@ def test_real_release_is_laplace(kind: str) -> None:
     assert stats.kstest(less, "laplace", args=(0, 3.0)).statistic > band(n, alarm) + slack
 
 
-def test_events_repeat_the_parameters() -> None:
-    """What is priced is what is sampled: noise, sensitivity, dimension and the grid that is really used."""
+def test_laplace_events_repeat_the_parameters() -> None:
     assert LaplaceMechanism(scale=3.0, sensitivity=2.0, dim=4).event == LaplaceEvent(
         scale=3.0, sensitivity=2.0, dim=4, grid=3.0 * 2.0**-20
     )

@@ -40,7 +40,6 @@ Ints = NDArray[np.int64]
 
 
 def fast(seed: int = 1) -> FastNoise:
-    """A seeded source."""
     return FastNoise(np.random.default_rng(seed))
 
 
@@ -70,7 +69,6 @@ def test_caps_are_what_integrals_over_angles_say(dim: int, cosine: float) -> Non
 @pytest.mark.parametrize("dim", [2, 3])
 @pytest.mark.parametrize("epsilon", [0.3, 1.0, 4.0])
 def test_densities_integrate_to_one_and_differ_by_the_epsilon(dim: int, epsilon: float) -> None:
-    """On the circle and the sphere the density is none, or its quotient is not e^epsilon."""
     event = best_cap(dim=dim, epsilon=epsilon)
     inside, outside = densities(event)
 
@@ -137,7 +135,7 @@ def test_coarse_candidates_are_priced_exactly_enough(steps: int, cosine: float) 
 
 @pytest.mark.parametrize("dim", [2, 5, 20])
 def test_fine_candidates_fall_into_the_cap_as_often_as_said(dim: int) -> None:
-    """Of many candidates another share is in a cap than between the two bounds (6 s.e.), in some direction."""
+    """6 standard errors."""
     event = best_cap(dim=dim, epsilon=2.0)
     words = np.random.default_rng(4).random((60_000, 3, (dim + 1) // 2))
     found = make_candidates(words, event.steps)[:, :dim]
@@ -149,8 +147,6 @@ def test_fine_candidates_fall_into_the_cap_as_often_as_said(dim: int) -> None:
 
 
 class Written(NoiseSource):
-    """Uniform numbers that were written down before."""
-
     secure = False
     gaussian = laplace = discrete_gaussian = discrete_laplace = binomial = coins = permutation = None  # type: ignore[assignment]
 
@@ -158,7 +154,6 @@ class Written(NoiseSource):
         self.numbers, self.taken = numbers, 0
 
     def uniform(self, size: Any) -> Floats:
-        """The next rows."""
         begin, self.taken = self.taken, self.taken + size[-2]
         return self.numbers[..., begin : self.taken, :].reshape(size)
 
@@ -200,7 +195,6 @@ def test_every_outcome_of_a_small_device(chance: float) -> None:
 
 @pytest.mark.parametrize(("dim", "epsilon"), [(2, 0.3), (2, 1.0), (3, 2.0), (20, 1.0), (20, 6.0)])
 def test_a_fifth_less_noise_exceeds_the_budget(dim: int, epsilon: float) -> None:
-    """Directions of 20 % less noise, the best ones that there are, would still be within epsilon."""
     kept = PrivUnit.calibrate(dim=dim, epsilon=epsilon)
 
     def quieter(more: float) -> bool:
@@ -214,17 +208,13 @@ def test_a_fifth_less_noise_exceeds_the_budget(dim: int, epsilon: float) -> None
     assert prices.cap_epsilon(sharper) > epsilon  # the same cap, chosen more often
 
 
-def test_equal_work_whatever_the_data() -> None:
-    """A device draws more numbers for some statistics, or when its coins fall otherwise: time would tell."""
+def test_devices_draw_equally_many_numbers_for_all_data() -> None:
     device = PrivUnit.calibrate(dim=3, epsilon=1.0).device(Ball(dim=3))
 
     class Counting(SecureNoise):
-        """Counts what is drawn."""
-
         drawn: list[int]
 
         def uniform(self, size: Any) -> Floats:
-            """Counted."""
             self.drawn.append(math.prod(size))
             return super().uniform(size)
 
@@ -238,8 +228,7 @@ def test_equal_work_whatever_the_data() -> None:
     assert counts == {(3 + 3 * device.candidates * 2,)}
 
 
-def test_nobody_depends_on_company() -> None:
-    """A candidate, its test or a message is another one in an array with others."""
+def test_candidates_and_messages_do_not_depend_on_their_neighbours() -> None:
     words = np.random.default_rng(2).random((37, 3, 3))
     together = make_candidates(words, CAP_STEPS)
     assert np.array_equal(together, np.concatenate([make_candidates(row[None], CAP_STEPS) for row in words]))
@@ -253,7 +242,6 @@ def test_nobody_depends_on_company() -> None:
 
 
 def test_candidates_stay_within_reach() -> None:
-    """The rarest words make a coordinate that no mixer would take, or a length that is none."""
     extreme = np.array([[[0.0], [1 - 2.0**-53], [0.0]], [[1 - 2.0**-53], [0.0], [0.5]], [[0.0], [0.0], [0.25]]])
     found = make_candidates(extreme, CAP_STEPS)
     assert np.abs(found).max() <= math.ceil(LARGEST_NORMAL * CAP_STEPS)
@@ -300,8 +288,7 @@ def test_secure_estimates_are_unbiased_too() -> None:
 
 
 @pytest.mark.parametrize("dim", [2, 20, 500, 8192])
-def test_no_epsilon_is_exceeded(dim: int) -> None:
-    """A direction made for an epsilon costs more, or less than 99.9 % of it where more could be spent."""
+def test_directions_cost_99_9_to_100_percent_of_their_epsilon(dim: int) -> None:
     for epsilon in (1e-3, 0.01, 0.3, 1.0, 3.0, 7.0, 20.0, 500.0):
         event = best_cap(dim=dim, epsilon=epsilon)
         assert prices.cap_epsilon(event) <= epsilon
@@ -317,8 +304,7 @@ def test_it_is_one_frozen_value() -> None:
     assert accountant.epsilon(mechanism.event, 1e-6) <= 1.0
 
 
-def test_bad_input() -> None:
-    """What is no direction, budget or vector is taken, or the refusal does not name it."""
+def test_malformed_directions_budgets_and_vectors_are_refused_by_name() -> None:
     for wrong in (0.0, -1.0, math.inf, math.nan, "1", 1e-5):
         with pytest.raises(InvalidBudget, match="epsilon"):
             PrivUnit.calibrate(dim=3, epsilon=wrong)

@@ -54,14 +54,12 @@ def test_answers_are_unbiased_with_the_stated_variance() -> None:
             assert np.var(decoded) == pytest.approx(response.variance, rel=0.01)
 
 
-def test_a_secure_source_answers_too() -> None:
-    """People's answers could not be drawn from the operating system."""
+def test_a_secure_source_draws_answers() -> None:
     answers = RandomizedResponse(epsilon=1.0).release(np.ones((2000, 1)), SecureNoise())
     assert 1300 < np.sum(answers) < 1620  # mean 1462, standard deviation 20: 8 of them
 
 
-def test_bad_input() -> None:
-    """An epsilon that no coin can keep is accepted, or a number that is not in [0, 1] answered about."""
+def test_epsilons_and_numbers_that_no_coin_can_answer_are_refused() -> None:
     for wrong in (0.0, -1.0, 1e-13, math.inf, math.nan, "1"):
         with pytest.raises(InvalidBudget, match="epsilon"):
             RandomizedResponse(epsilon=wrong)

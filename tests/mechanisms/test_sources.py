@@ -52,12 +52,10 @@ def table(mass: Callable[[NDArray[Any]], NDArray[Any]], reach: int) -> Callable[
 
 
 def discrete_gaussian(std: float) -> Callable[[NDArray[Any]], NDArray[Any]]:
-    """The distribution function of the discrete Gaussian."""
     return table(lambda k: np.exp(-0.5 * (k / std) ** 2), math.ceil(12 * std) + 1)
 
 
 def discrete_laplace(scale: float) -> Callable[[NDArray[Any]], NDArray[Any]]:
-    """The distribution function of the discrete Laplace."""
     return table(lambda k: np.exp(-np.abs(k) / scale), math.ceil(40 * scale) + 1)
 
 
@@ -107,7 +105,6 @@ def test_wide_noise_has_no_lattice(kind: str, law: str) -> None:
 @pytest.mark.parametrize("kind", ["fast", "secure"])
 @pytest.mark.often(of=lambda kind, trials: kind == "secure" or trials < 10**8)
 def test_binomial_has_its_law(kind: str, trials: int, probability: float) -> None:
-    """Binomial draws count the successes of exactly `trials` trials of exactly that probability."""
     draws = make(kind).binomial(trials=trials, probability=probability, size=DRAWS[kind])
     assert draws.dtype == np.int64
     assert fits(draws, lambda k: stats.binom.cdf(k, trials, probability), ALARM[kind])
@@ -119,14 +116,14 @@ def test_binomial_has_its_law(kind: str, trials: int, probability: float) -> Non
 
 
 def test_fast_binomial_reaches_paper_sized_batches() -> None:
-    """With 1e13 trials the fast binomial is still the normal law that it must be to 1e-6 (Berry-Esseen)."""
+    """With 1e13 trials it is the normal law to 1e-6 (Berry-Esseen)."""
     draws = make("fast").binomial(trials=10**13, probability=0.5, size=200_000)
     standard = (draws - 5e12) / math.sqrt(10**13 / 4)
     assert fits(standard, stats.norm.cdf, 1e-6)
 
 
 def test_secure_binomial_of_very_many_trials() -> None:
-    """A draw of 2^40 trials, in many parts, is within 7 standard deviations of its mean (false alarm < 3e-12)."""
+    """Within 7 standard deviations of the mean: false alarm < 3e-12."""
     draw = SecureNoise().binomial(trials=2**40, probability=0.5, size=())
     assert draw.shape == ()
     assert abs(int(draw) - 2**39) < 7 * 2**19
@@ -134,7 +131,6 @@ def test_secure_binomial_of_very_many_trials() -> None:
 
 @pytest.mark.parametrize("kind", ["fast", "secure"])
 def test_uniforms_are_53_bits(kind: str) -> None:
-    """Uniforms are multiples of 2^-53 in [0, 1), uniform in value and in their last bits."""
     draws = make(kind).uniform((100, DRAWS[kind] // 100))
     steps = draws * 2.0**53
     assert draws.dtype == np.float64
@@ -146,7 +142,6 @@ def test_uniforms_are_53_bits(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["fast", "secure"])
 def test_permutations_are_uniform(kind: str) -> None:
-    """All 24 orders of four things are equally likely, independently per row."""
     rows = make(kind).permutation(4, (10, DRAWS[kind] // 10)).reshape(-1, 4)
     assert rows.dtype == np.int64
     rank = {order: number for number, order in enumerate(itertools.permutations(range(4)))}
@@ -263,7 +258,6 @@ def test_secure_noise_refuses_a_missing_grid() -> None:
 
 @pytest.mark.parametrize("kind", ["fast", "secure"])
 def test_bad_arguments_are_named(kind: str) -> None:
-    """Every malformed request raises a named error that says which argument and what is allowed."""
     source = make(kind)
     half: Any = 2.5
     refused: list[tuple[str, Callable[[], object]]] = [
@@ -287,7 +281,6 @@ def test_bad_arguments_are_named(kind: str) -> None:
 
 
 def test_secure_limits_are_named() -> None:
-    """What a secure source cannot draw exactly it refuses: far values, ratios beyond 2^52."""
     with pytest.raises(InvalidStatistic, match="2\\^62"):
         SecureNoise().gaussian([2.0**62], std=1.0, grid=1.0)
     with pytest.raises(InvalidArgument, match="std / grid"):
@@ -296,7 +289,6 @@ def test_secure_limits_are_named() -> None:
 
 @pytest.mark.parametrize("kind", ["fast", "secure"])
 def test_empty_requests_are_empty(kind: str) -> None:
-    """A size with a zero axis gives an empty array and not an error."""
     source = make(kind)
     assert source.discrete_gaussian(std=1.0, size=(0, 3)).shape == (0, 3)
     assert source.binomial(trials=4, probability=0.5, size=0).shape == (0,)
@@ -306,7 +298,6 @@ def test_empty_requests_are_empty(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["fast", "secure"])
 def test_vanishing_noise_is_zero(kind: str) -> None:
-    """Integer noise of a parameter near zero is zero, without overflow or division by zero."""
     source = make(kind)
     assert not source.discrete_gaussian(std=1e-300, size=20).any()
     assert not source.discrete_laplace(scale=1e-300, size=20).any()

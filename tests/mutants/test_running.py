@@ -127,7 +127,6 @@ def _of(verdicts: dict[str, str], where: str, before: str) -> str:
 
 
 def test_less_noise_is_noticed(verdicts: dict[str, str]) -> None:
-    """A cut that a test sees would be called a survivor."""
     assert _of(verdicts, "noise_std", "std") == "killed"
     assert _of(verdicts, "noise_std", "sensitivity") == "killed"
 
@@ -204,7 +203,6 @@ def test_only_survivors_are_tried_again(tmp_path: Path) -> None:
 
 
 def test_survivors_are_reported(capsys: pytest.CaptureFixture[str]) -> None:
-    """A survivor would not fail `make mutants`."""
     one = Mutant(path="a.py", where="f", kind="noise", before="std", after="0.9 * (std)", line=1)
     assert report([(one, "killed")]) == 0
     assert report([(one, "survived")]) == 1
@@ -227,7 +225,6 @@ def test_nothing_is_excused_where_prices_are_stated() -> None:
 
 
 def test_a_long_test_leaves_room_for_those_behind_it() -> None:
-    """Quick tests are not tried against a mutant, since a longer one stands before them."""
     reach = reaching.Reach(seconds={"near": 0.5, "long": 5.0, "far": 1.0, "farther": 2.0})
     assert reach.within(3.0, ["near", "long", "far", "farther"]) == ["near", "far"]
     assert reach.within(0.1, ["long", "near"]) == ["long"]  # one is tried in any case

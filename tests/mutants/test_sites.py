@@ -57,7 +57,6 @@ def toy(tmp_path: Path) -> Path:
 
 
 def test_every_kind_is_found(toy: Path) -> None:
-    """A factor of noise, sensitivity, sqrt 2, dimension, participations or composition would be overlooked."""
     found = {(each.where, each.kind, each.before, _plain(each.after)) for each in mutants(toy, toy.parent)}
     assert {(where, kind, before, _plain(after)) for where, kind, before, after in EXPECTED} <= found
 
@@ -80,14 +79,12 @@ def test_a_mutant_changes_one_expression(toy: Path) -> None:
 
 
 def test_names_outlive_moved_lines(toy: Path) -> None:
-    """Verdicts and allowed survivors would be lost with every line that is added above."""
     before = {each.name for each in mutants(toy, toy.parent)}
     toy.write_text("# a line\n\n" + TOY)
     assert {each.name for each in mutants(toy, toy.parent)} == before
 
 
 def test_every_protocol_has_mutants() -> None:
-    """Every protocol that adds noise has at least one mutant."""
     names = (
         "continual concurrent_shuffle gaussian laplace randomized_response shuffle_binomial shuffle_bits spherical_cap"
     )

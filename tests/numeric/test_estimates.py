@@ -12,7 +12,6 @@ from bandanna.types import Floats
 
 
 def packed(gram: Floats, vector: Floats) -> Floats:
-    """As reports have them."""
     above = gram[np.triu_indices(len(gram), 1)]
     return np.concatenate([vector, np.diag(gram), math.sqrt(2) * above])
 
@@ -20,9 +19,6 @@ def packed(gram: Floats, vector: Floats) -> Floats:
 @pytest.mark.parametrize("scale", [0.0, 1.7])
 @pytest.mark.parametrize("d", [1, 2, 3, 5, 8, 12])
 def test_estimates_are_those_of_the_equations(d: int, scale: float) -> None:
-    """An inverse or theta is another one than `OptimismTables` says, or an indefinite matrix is taken for a definite
-    one.
-    """
     rng, definite, (floor, weight) = np.random.default_rng(d), 0, (0.3, 0.2)
     system, own, column, theta, inverse = np.empty((d, 2 * d + 1)), *np.empty((3, d)), np.empty((d, d))
     for _ in range(60):

@@ -27,7 +27,6 @@ def _anew() -> Iterator[None]:
 
 
 def test_a_short_run_uses_numpy() -> None:
-    """Numba is loaded for a run that is over before."""
     assert find_kernel("optimist", rounds=BREAK_EVEN) is not None
     assert find_kernel("optimist", rounds=BREAK_EVEN - 1) is None
 

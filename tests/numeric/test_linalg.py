@@ -9,7 +9,6 @@ from bandanna.numeric.linalg import find_best_arms, find_best_arms_single, first
 
 
 def test_inverses_are_inverses() -> None:
-    """A positive definite matrix is not inverted to rounding error, or is counted as repaired."""
     rng = np.random.default_rng(0)
     for d in (1, 2, 5, 12):
         a = rng.normal(size=(3, 4, d, d))
@@ -38,7 +37,6 @@ def test_a_repair_does_not_touch_other_seeds() -> None:
 
 
 def test_ties_up_to_rounding_go_to_the_first_arm() -> None:
-    """Two arms whose indices differ by rounding errors only are not decided by their order."""
     index = np.array([[0.3, 1.0, 1.0 + 1e-15], [-1.0, -1.0 + 1e-15, -2.0], [0.0, 0.0, 0.0]])
     np.testing.assert_array_equal(first_best(index), [1, 0, 0])
     assert first_best(np.array([1.0, 1.0 + 1e-5])) == 1

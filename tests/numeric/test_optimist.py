@@ -47,7 +47,6 @@ class Copies(Environment):
     broken: bool = False
 
     def begin(self, streams: Streams) -> World:
-        """Nothing is drawn yet."""
         return _World(environment=self, streams=streams, fixed=self.fixed)
 
 
@@ -167,7 +166,6 @@ def test_rounding_errors_do_not_add_up(fixed: bool, confidence: str, monkeypatch
 
 @pytest.mark.parametrize("privacy", ["local", "central"])
 def test_phases_go_on_with_the_noise_of_their_stream(privacy: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A phase repeats the noise of the phase before, or skips what was drawn ahead."""
     env = Copies(dim=2, n_arms=4, distinct=4)
     policy = Anytime(first=LinUCB(dim=2, horizon=40, privacy=PRIVACY[privacy], batch=1))
     results = []

@@ -12,21 +12,18 @@ from bandanna.numeric.search import find_crossing, find_greatest, find_least, fi
 
 
 @given(st.floats(1e-12, 1e12), st.floats(1e-14, 0.1))
-def test_least(threshold: float, relative: float) -> None:
-    """The least x does not meet the condition, or is farther from the threshold than allowed."""
+def test_the_least_x_meets_the_condition_closely(threshold: float, relative: float) -> None:
     found = find_least(lambda x: x >= threshold, 1e-13, 1e13, relative=relative)
     assert threshold <= found <= threshold * (1 + relative) * (1 + 1e-15)
 
 
 @given(st.floats(1e-12, 1e12), st.floats(1e-14, 0.1))
-def test_greatest(threshold: float, relative: float) -> None:
-    """The greatest x does not meet the condition, or is farther from the threshold than allowed."""
+def test_the_greatest_x_meets_the_condition_closely(threshold: float, relative: float) -> None:
     found = find_greatest(lambda x: x <= threshold, 1e-13, 1e13, relative=relative)
     assert threshold / (1 + relative) * (1 - 1e-15) <= found <= threshold
 
 
-def test_ends_of_the_interval() -> None:
-    """A condition that holds everywhere, or only at the end, is searched wrongly."""
+def test_conditions_that_hold_at_an_end_are_searched() -> None:
     assert find_least(lambda x: True, 2.0, 8.0) == 2.0
     assert find_least(lambda x: x >= 8.0, 2.0, 8.0) == 8.0
     assert find_greatest(lambda x: True, 2.0, 8.0) == 8.0
@@ -34,22 +31,19 @@ def test_ends_of_the_interval() -> None:
     assert find_least(lambda x: x >= 3.0, 3.0, 3.0) == 3.0
 
 
-def test_neighbouring_floats() -> None:
-    """A search to the last bit does not end."""
+def test_a_search_to_the_last_bit_ends() -> None:
     low = 1.0
     high = math.nextafter(math.nextafter(low, 2.0), 2.0)
     assert find_least(lambda x: x > low, low, high, relative=1e-300) in (math.nextafter(low, 2.0), high)
 
 
-def test_huge_and_tiny_numbers() -> None:
-    """The geometric mean of huge or tiny numbers overflows."""
+def test_huge_and_tiny_numbers_do_not_overflow() -> None:
     assert find_least(lambda x: x >= 1e300, 1e-300, 1.7e308) == pytest.approx(1e300, rel=1e-11)
     assert find_least(lambda x: x >= 1e-300, 1e-307, 1e300) == pytest.approx(1e-300, rel=1e-11)
 
 
 @given(st.integers(1, 10**12), st.integers(-5, 10**12))
-def test_least_whole(threshold: int, start: int) -> None:
-    """The smallest whole number is missed, wherever the search begins."""
+def test_the_least_whole_number_is_found_from_any_start(threshold: int, start: int) -> None:
     asked: list[int] = []
 
     def meets(n: int) -> bool:
@@ -61,8 +55,7 @@ def test_least_whole(threshold: int, start: int) -> None:
     assert len(asked) < 200
 
 
-def test_least_whole_within_its_limit() -> None:
-    """A number beyond the limit is returned or asked about, or the limit itself is forgotten."""
+def test_the_least_whole_number_stays_within_its_limit() -> None:
     assert find_least_integer(lambda n: n >= 100, 5, most=99) is None
     assert find_least_integer(lambda n: n >= 100, 5, most=100) == 100
     assert find_least_integer(lambda n: n >= 100, 10**6, most=100) == 100
@@ -86,13 +79,11 @@ def test_crossing_is_found_in_few_steps(root: float, power: float) -> None:
 
 
 def test_crossing_of_a_step_and_of_infinite_values() -> None:
-    """A function that falls at once, or to minus infinity, is never left."""
     assert find_crossing(lambda x: 1.0 if x < 0.4 else -1.0, 0.1, 1.0) == pytest.approx(0.4, rel=1e-12)
     assert find_crossing(lambda x: 1.0 if x < 0.4 else -math.inf, 0.1, 1.0) == pytest.approx(0.4, rel=1e-12)
     assert find_crossing(lambda x: -1.0, 0.1, 1.0) == 0.1
 
 
 def test_crossing_prefers_few_digits() -> None:
-    """A promise made for epsilon = 1 would be stated as 1.0000000000003."""
     assert find_crossing(lambda x: 1.0 - x, 0.7, 1.3) == 1.0
     assert find_crossing(lambda x: 0.25 - x, 0.2, 0.31) == 0.25

@@ -16,7 +16,6 @@ SIZES = st.lists(st.integers(1, 4), max_size=12)
 
 @given(SIZES)
 def test_runs_are_their_sizes(plain: list[int]) -> None:
-    """Length, items, order, sums before every batch, counts and repeated values are those of the plain sizes."""
     sizes = RunLengthSizes.of(plain)
     assert list(sizes) == [sizes[number] for number in range(len(sizes))] == plain
     before = [sizes.before(number) for number in range(len(plain) + 1)]

@@ -31,8 +31,7 @@ def test_binomial_counts_have_their_law() -> None:
     assert abs(np.mean(counts) - 300) < 6 * np.sqrt(210 / 10000)  # six standard errors: false alarm 2e-9
 
 
-def test_no_seeds() -> None:
-    """A run without seeds, or with a negative one, is refused by name."""
+def test_missing_and_negative_seeds_are_refused_by_name() -> None:
     with pytest.raises(InvalidArgument, match="seeds"):
         Streams([])
     with pytest.raises(InvalidArgument, match="seed"):

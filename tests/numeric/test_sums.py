@@ -26,7 +26,6 @@ def drifting(first: float, dim: int = 2) -> np.ndarray:
 
 
 def exactly(pair: exact_sums.Pair, place: tuple[int, ...] = (0,)) -> Fraction:
-    """The number that a pair is."""
     return Fraction(float(pair[0][place])) + Fraction(float(pair[1][place]))
 
 
@@ -37,8 +36,7 @@ def test_neighbours_differ_by_the_replaced_value_only() -> None:
 
 
 @pytest.mark.parametrize("bound", [1e-30, 0.3, 1.0, 5.0, 1e30])
-def test_sum_is_correct(bound: float) -> None:
-    """The sum of ordinary values, of any size, is farther from the exact one than each value cut at 2^-62."""
+def test_sums_are_exact_up_to_a_cut_at_2_to_the_minus_62(bound: float) -> None:
     rng = np.random.default_rng(4)
     values = bound * rng.uniform(-1, 1, (2, 500, 3)) * 10.0 ** rng.integers(-12, 1, (2, 500, 3))
     values[0, :5] = bound * np.array([[1, -1, 0], [-1, 1, 1], [0.5, 2.0**-33, 2.0**-60], [1, 1, 1], [0, 0, -1]])

@@ -56,7 +56,6 @@ def test_prefixes_are_sums_of_maximal_blocks(lowest: int, degrees: list[int], se
 
 
 def estimate(own: list, degrees: list[int], weights: list[float], level: int, block: int) -> np.ndarray:
-    """A block's estimate by recursion."""
     if level == 0:
         return own[0][:, block]
     degree = degrees[level - 1]

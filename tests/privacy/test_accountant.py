@@ -79,7 +79,6 @@ def hockey_stick(p: Floats, q: Floats, epsilon: float) -> float:
 
 
 def repeated(event: Event, times: int) -> Event:
-    """`times` releases."""
     return RepetitionEvent(event=event, times=times)
 
 
@@ -93,8 +92,7 @@ OFTEN = [(200, 1, 0.25), (200, 20, 0.5), (1000, 5, 0.5), (1000, 20, 0.25)]
 @pytest.mark.parametrize("shift", [1, 5, 20])
 @pytest.mark.parametrize("trials", [200, 1000])
 @pytest.mark.often(of=lambda trials, shift, probability: (trials, shift, probability) in OFTEN)
-def test_integers_with_binomial_noise(trials: int, shift: int, probability: float) -> None:
-    """The stated delta of one or more releases is below the exact one, or far above it."""
+def test_integers_with_binomial_noise_cost_what_is_stated(trials: int, shift: int, probability: float) -> None:
     event = BinomialEvent(trials=trials, shift=shift, reach=shift, probability=probability, rounded=False)
     size = trials + shift + 2
     p, q = (binomial_total(trials, probability, value, size) for value in (shift, 0))
@@ -116,8 +114,9 @@ VALUES = [(0.0, 3.5), (0.3, 6.8), (0.5, 20.5), (2.9, 3.2), (0.25, 11.0)]
 @pytest.mark.parametrize(("first", "second"), VALUES)
 @pytest.mark.often(of=lambda first, probability: first == 0.5 or first == (0.0 if probability == 0.5 else 2.9))
 @pytest.mark.parametrize("probability", [0.5, 0.25])
-def test_rounded_values_with_binomial_noise(first: float, second: float, probability: float) -> None:
-    """Two users' values, rounded and noised, can be told apart better than stated, once or over several batches."""
+def test_rounded_values_with_binomial_noise_cost_what_is_stated(
+    first: float, second: float, probability: float
+) -> None:
     trials = 400
     shift = second - first
     event = BinomialEvent(trials=trials, shift=shift, reach=math.ceil(shift), probability=probability)
@@ -153,8 +152,7 @@ def test_too_little_binomial_noise_is_noticed(
         assert (truth <= stated) == private
 
 
-def test_several_coordinates() -> None:
-    """A change spread over two rounded coordinates is easier to see than stated."""
+def test_a_change_over_two_rounded_coordinates_costs_what_is_stated() -> None:
     trials, first, second = 250, (0.2, 0.7), (4.6, 3.9)
     shift = math.dist(first, second)
     event = BinomialEvent(trials=trials, shift=shift, reach=5, dim=2)
@@ -191,8 +189,7 @@ def test_too_few_coins_give_nothing() -> None:
 # Gaussian noise and mixtures
 
 
-def test_gaussian_and_binomial_releases_together() -> None:
-    """Releases of different kinds about one person cost less together than their convolved losses."""
+def test_gaussian_and_binomial_releases_compose_as_convolved_losses() -> None:
     trials, shift = 900, 10
     binomial = BinomialEvent(trials=trials, shift=shift, reach=shift, rounded=False)
     gaussian = GaussianEvent(std=2.0, sensitivity=1.5)
@@ -212,8 +209,7 @@ def test_gaussian_and_binomial_releases_together() -> None:
 
 @settings(max_examples=40)
 @given(st.lists(st.floats(0.3, 20.0), min_size=1, max_size=5), st.floats(1e-10, 0.3))
-def test_gaussians_compose_exactly(stds: list[float], delta: float) -> None:
-    """Gaussian releases do not compose to the Gaussian with the squares added."""
+def test_gaussian_releases_compose_by_added_squares(stds: list[float], delta: float) -> None:
     event = CompositionEvent(events=tuple(GaussianEvent(std=std, sensitivity=1.0) for std in stds))
     mu = math.sqrt(math.fsum(std**-2 for std in stds))
     assert accountant.epsilon(event, delta) == pytest.approx(gdp.epsilon(delta, mu), rel=1e-8, abs=1e-12)
@@ -221,8 +217,7 @@ def test_gaussians_compose_exactly(stds: list[float], delta: float) -> None:
 
 
 @pytest.mark.parametrize(("std", "shift"), [(3.0, 2), (8.0, 5), (1.2, 1)])
-def test_discrete_gaussian(std: float, shift: int) -> None:
-    """Discrete Gaussian noise gives less than stated, or a standard deviation 20 % smaller still gives as much."""
+def test_discrete_gaussian_noise_costs_what_is_stated_and_a_fifth_less_costs_more(std: float, shift: int) -> None:
     event = DiscreteGaussianEvent(std=std, shift=shift)
     reach = math.ceil(12 * std) + shift
     lower, upper = losses(discrete_gaussian(std, shift, reach), discrete_gaussian(std, 0, reach))
@@ -239,8 +234,7 @@ def test_discrete_gaussian(std: float, shift: int) -> None:
                 assert less.get_delta_for_epsilon(epsilon) > stated
 
 
-def test_discrete_gaussian_in_two_coordinates() -> None:
-    """A change over two coordinates of discrete Gaussian noise is easier to see than its l2 norm says."""
+def test_discrete_gaussian_noise_in_two_coordinates_is_priced_by_the_l2_norm() -> None:
     laws = [[discrete_gaussian(3.0, s, 45) for s in point] for point in ((2, -3), (0, 0))]
     p, q = (np.multiply.outer(*pair).ravel() for pair in laws)
     event = DiscreteGaussianEvent(std=3.0, shift=math.sqrt(13), dim=2)
@@ -261,8 +255,7 @@ def test_fine_grid_costs_next_to_nothing(std: float, sensitivity: float, dim: in
     assert accountant.rho(ideal) <= accountant.rho(secure) <= accountant.rho(ideal) * (1 + 2e-4)
 
 
-def test_coarse_grid_is_charged() -> None:
-    """Rounding to a coarse grid before discrete noise is added is not in the price."""
+def test_rounding_to_a_coarse_grid_is_charged() -> None:
     std, sensitivity, grid = 2.0, 1.2, 0.5
     event = GaussianEvent(std=std, sensitivity=sensitivity, grid=grid)
     steps = math.floor(sensitivity / grid) + 1  # 0.3 -> 1 (0.5), -0.9 -> -2 (-1.0): three steps
@@ -301,8 +294,7 @@ def test_pure_releases_have_a_pure_price() -> None:
 # Shuffled reports
 
 
-def test_shuffled_gaussians_use_amplification() -> None:
-    """Shuffled reports are priced by something else than the amplification bound, or dearer than without a shuffler."""
+def test_shuffled_reports_are_priced_by_the_amplification_bound() -> None:
     event = ShuffledGaussianEvent(std=3.0, sensitivity=1.0, users=1000)
     for times, epsilon in ((1, 0.3), (3, 0.5)):
         amplified = shuffled_gaussian_delta(std=3.0, sensitivity=1.0, users=1000, times=times, epsilon=epsilon)
@@ -325,8 +317,7 @@ def test_tails_of_shuffled_reports_are_charged() -> None:
     assert dear >= cheap + 1e-9 * (1 + math.exp(0.5)) * 0.999
 
 
-def test_shuffled_gaussians_with_others() -> None:
-    """Shuffled reports beside another release cost less than that release, or more than without a shuffler."""
+def test_shuffled_reports_beside_another_release_are_no_dearer_than_without_a_shuffler() -> None:
     shuffled = ShuffledGaussianEvent(std=3.0, sensitivity=1.0, users=1000)
     other = GaussianEvent(std=5.0, sensitivity=1.0)
     both = CompositionEvent(events=(shuffled, other))
@@ -352,8 +343,7 @@ def dyadic_rows(horizon: int) -> NDArray[np.int64]:
 
 @pytest.mark.parametrize("horizon", [1, 5, 8, 11])
 @pytest.mark.parametrize("participations", [1, 2, 3])
-def test_continual_release_against_the_matrix(horizon: int, participations: int) -> None:
-    """A change of M0 elements moves the tree's numbers by more than is charged, or rounding touches more of them."""
+def test_a_continual_release_is_priced_as_its_explicit_matrix(horizon: int, participations: int) -> None:
     if participations > horizon:
         participations = horizon
     matrix, std, sensitivity = dyadic_rows(horizon), 3.0, 0.7
@@ -387,7 +377,6 @@ class Guess(Event):
 
 
 def test_unknown_events_are_refused() -> None:
-    """An event without a known price is guessed, alone or inside a composition."""
     for event in (
         Guess(),
         CompositionEvent(events=(GaussianEvent(std=1.0, sensitivity=1.0), Guess())),
@@ -405,8 +394,7 @@ def test_unknown_events_are_refused() -> None:
                 ask(event)
 
 
-def test_unknown_budgets_are_refused() -> None:
-    """A budget of an unknown kind is said to be kept."""
+def test_budgets_of_an_unknown_kind_are_refused() -> None:
     with pytest.raises(UnknownEvent, match="Budget"):
         accountant.satisfies(NothingEvent(), Budget())
 
@@ -424,8 +412,7 @@ def test_clear_data_has_no_guarantee() -> None:
     assert accountant.delta(beside, 5.0) == 1.0
 
 
-def test_nothing_costs_nothing() -> None:
-    """An empty account has a price."""
+def test_an_empty_account_costs_nothing() -> None:
     for event in (NothingEvent(), CompositionEvent(events=()), repeated(NothingEvent(), 9)):
         assert accountant.delta(event, 1e-9) == 0.0
         assert accountant.epsilon(event, 1e-9) == 0.0
@@ -435,8 +422,7 @@ def test_nothing_costs_nothing() -> None:
     assert Accountant().epsilon(1e-5) == 0.0
 
 
-def test_compositions_are_flattened() -> None:
-    """Nested compositions and repetitions lose or multiply releases."""
+def test_nested_compositions_keep_every_release() -> None:
     a, b = GaussianEvent(std=2.0, sensitivity=1.0), LaplaceEvent(scale=3.0, sensitivity=1.0)
     nested = CompositionEvent(events=(repeated(CompositionEvent(events=(a, repeated(b, 2))), 3), a, NothingEvent()))
     assert accountant.count_atoms(nested) == {a: 4, b: 6}
@@ -474,8 +460,7 @@ def test_epsilon_and_delta_are_inverse(name: str, delta: float) -> None:
 
 
 @pytest.mark.parametrize("name", EVENTS)
-def test_more_releases_cost_more(name: str) -> None:
-    """Repeating a release, or smaller epsilon, does not raise delta."""
+def test_delta_rises_with_repetitions_and_falls_with_epsilon(name: str) -> None:
     event = EVENTS[name]
     ladder = [accountant.delta(event, epsilon) for epsilon in (0.2, 0.5, 1.0, 2.0)]
     assert ladder == sorted(ladder, reverse=True)
@@ -484,8 +469,7 @@ def test_more_releases_cost_more(name: str) -> None:
 
 @settings(max_examples=30)
 @given(st.lists(st.tuples(st.floats(0.5, 20.0), st.integers(1, 4)), min_size=1, max_size=4))
-def test_concentrated_prices_add(parts: list[tuple[float, int]]) -> None:
-    """rho of a composition is not the sum of the parts' rho."""
+def test_rho_of_a_composition_is_the_sum_of_the_parts(parts: list[tuple[float, int]]) -> None:
     account, total = Accountant(), 0.0
     for std, times in parts:
         account = account.compose(GaussianEvent(std=std, sensitivity=1.0), times)
@@ -536,8 +520,7 @@ def test_all_budgets_are_decided_at_their_edge() -> None:
         assert not accountant.satisfies(event, budget), (event, budget)
 
 
-def test_bad_questions() -> None:
-    """A meaningless epsilon or delta is answered."""
+def test_a_meaningless_epsilon_or_delta_is_refused() -> None:
     event = GaussianEvent(std=1.0, sensitivity=1.0)
     for epsilon in (0.0, -1.0, math.nan, True, None):
         with pytest.raises(InvalidBudget, match="epsilon"):

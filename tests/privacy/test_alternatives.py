@@ -25,7 +25,6 @@ EVENT = GaussianEvent(std=2.0, sensitivity=1.0)  # mu = 1/2
 
 
 def spend(ledger: Ledger, batch: str, one_of: str | None, **more: Any) -> Any:
-    """One release of a task."""
     how: dict[str, Any] = {"event": EVENT, "data": b"x", "draw": lambda: 0.0, "task": "kept", **more}
     return ledger.release(how.pop("event"), batch=batch, one_of=one_of, **how)
 
@@ -55,9 +54,6 @@ def test_parts_of_an_alternative_are_refused_beyond_the_budget() -> None:
 @pytest.mark.parametrize("share", [0.0, 0.9, 0.999])
 @pytest.mark.parametrize("grid", [0.0, 2.0**-20, 2.0**-8])
 def test_to_move_costs_no_more_than_to_stay(one: float, share: float, grid: float) -> None:
-    """Half the sensitivity in both alternatives, grids and tails included, beside a task that everybody is in, costs
-    more than the dearer one as the ledger prices it.
-    """
     shared = [GaussianEvent(std=1 / math.sqrt(share), sensitivity=one, dim=3)] if share else []
     for other in (0.3 * one, one):
         stay = [GaussianEvent(std=math.sqrt(1 / (1 - share)), sensitivity=s, dim=3, grid=grid) for s in (one, other)]

@@ -68,8 +68,7 @@ def test_shuffled_reports_reveal_no_more_than_the_theorem_says(users: int, mu: f
                 assert exact <= bound * (1 + 1e-12)
 
 
-def test_the_tail_is_needed() -> None:
-    """The theorem holds without its tail: then the enumeration above could not see a tail that is forgotten."""
+def test_the_theorem_without_its_tail_is_refuted() -> None:
     laws, users, epsilon, local = coarse_gaussians(3.0), 3, 3.0, 0.02
     law = shuffled_law(laws, (0, 0), users)
     exact = hockey_stick(add_user(law, laws[2]), add_user(law, laws[0]), epsilon)
@@ -84,8 +83,7 @@ def spread(centres: tuple[tuple[float, float], ...], y: np.ndarray) -> np.ndarra
     return (np.outer(one, two) + np.outer(two, one)) / 2
 
 
-def test_others_beside_the_line_by_quadrature() -> None:
-    """In the plane, another person off the line through the person's two places hides less than the claim says."""
+def test_the_claim_holds_for_a_third_user_beside_the_line() -> None:
     mu, step = 1.2, 0.36
     y = np.arange(-4.8, 6.0, step)
     corners = ((0.0, 0.0), (mu, 0.0), (mu / 2, mu * math.sqrt(3) / 2))  # all at the distance mu of each other
@@ -97,8 +95,7 @@ def test_others_beside_the_line_by_quadrature() -> None:
             assert max(hockey_stick(p, q, epsilon), hockey_stick(q, p, epsilon)) <= claim + 1e-5
 
 
-def test_three_users_by_quadrature() -> None:
-    """The exact divergence of three shuffled Gaussian reports exceeds the claim, or is far below at a small one."""
+def test_the_claim_holds_for_three_users_on_a_line() -> None:
     mu, step = 0.6, 0.1
     y = np.arange(-5.5, 6.2, step)
     at = {place: np.exp(-((y - place) ** 2) / 2) * step / math.sqrt(2 * math.pi) for place in (0.0, mu / 2, mu)}
@@ -119,8 +116,7 @@ def test_three_users_by_quadrature() -> None:
 
 
 @pytest.mark.parametrize(("epsilon", "users"), [(0.01, 2), (0.01, 20), (0.002, 200), (0.001, 2000)])
-def test_a_fifth_less_noise_breaks_the_promise(epsilon: float, users: int) -> None:
-    """Where the calibration is nearly tight, a fifth less noise would keep the promise: the sum alone refutes it."""
+def test_a_fifth_less_noise_is_refuted_by_the_sum_alone(epsilon: float, users: int) -> None:
     std = shuffled_gaussian.shuffled_gaussian_std(sensitivity=1.0, users=users, epsilon=epsilon, delta=1e-5)
     assert float(gdp.delta(epsilon, 1 / (std * math.sqrt(users)))) <= 1e-5
     assert float(gdp.delta(epsilon, 1 / (0.8 * std * math.sqrt(users)))) > 1e-5
@@ -216,7 +212,6 @@ def test_what_lies_beyond_the_lattice_is_added() -> None:
 
 @pytest.mark.parametrize(("points", "most"), [(512, 1.2), (16, 1.3)])
 def test_rounding_is_paid_for(points: int, most: float) -> None:
-    """The allowance for rounding is not that of n powers, of the weights, the transform and the faint terms."""
     theta, step, users, tilted = 3.0, 0.01, 40, np.full(30, 0.03)
     eta = 0.2 * (1e-13 + 5 * 2.0**-52 * math.log2(points) * math.sqrt(points / 30)) + 8 * 2.0**-52
     circle = np.exp(2j * math.pi * np.arange(points) / points)
@@ -267,7 +262,6 @@ def test_the_bound_is_least_among_those_of_many_local_epsilons(users: int, epsil
 
 @pytest.mark.parametrize("times", [1, 3, 20])
 def test_reports_without_others_compose_as_gaussians(times: int) -> None:
-    """The privacy losses of a report that nobody shuffles are below those of the Gaussian mechanism, or far above."""
     mu = 0.4
     composed = blanket_losses(users=1, local_epsilon=1.0, mu=mu).pld().self_compose(times)
     for epsilon in (0.1, 0.7, 2.1):
@@ -276,8 +270,7 @@ def test_reports_without_others_compose_as_gaussians(times: int) -> None:
 
 
 @pytest.mark.parametrize(("users", "local", "mu"), [(3, 1.0, 0.8), (9, 1.5, 0.5)])
-def test_composition_against_dots_that_dp_accounting_connects(users: int, local: float, mu: float) -> None:
-    """Three batches do not cost what dp-accounting makes of the convolved profile of one, from above and within 2 %."""
+def test_three_batches_compose_as_dp_accounting_connects_the_dots(users: int, local: float, mu: float) -> None:
     from dp_accounting.pld import pld_pmf, privacy_loss_distribution
 
     step = loss_std(users=users, local_epsilon=local, mu=mu) / 12
@@ -295,7 +288,6 @@ def test_composition_against_dots_that_dp_accounting_connects(users: int, local:
 
 @pytest.mark.parametrize(("users", "times"), [(2, 1), (40, 2), (300, 7), (5000, 400)])
 def test_losses_compose_as_those_of_dp_accounting(users: int, times: int) -> None:
-    """Convolved losses, their ends or their divergence are not those that dp-accounting computes of the same."""
     one = blanket_losses(users=users, local_epsilon=1.3, mu=0.7)
     ours, theirs = one.composed(times), one.pld().self_compose(times, tail_mass_truncation=1e-15)
     pmf = theirs._pmf_remove
@@ -321,8 +313,7 @@ def test_losses_are_a_law_whose_mirror_image_is_the_other(users: int, local: flo
 
 
 @pytest.mark.parametrize("mu", [1e3, 1e9])
-def test_losses_of_reports_without_noise_compose(mu: float) -> None:
-    """Where all losses are infinite but for rounding errors, their composition warns, or is less than certain."""
+def test_losses_of_reports_without_noise_compose_to_certainty(mu: float) -> None:
     assert composed_blanket(10, 20.0, mu, 3).get_delta_for_epsilon(1.0) == pytest.approx(1.0, abs=1e-6)
 
 
@@ -332,8 +323,7 @@ def test_losses_beyond_the_last_knot_count_as_infinite() -> None:
     assert pmf._probs.sum() + pmf._infinity_mass == pytest.approx(1.0, abs=1e-12)
 
 
-def test_coarse_and_fine_losses_bound_the_same_profile() -> None:
-    """On a given grid of losses one batch costs less than it does, or 5 % more."""
+def test_losses_on_any_grid_bound_the_profile_within_5_percent() -> None:
     case = {"users": 500, "local_epsilon": 2.0, "mu": 0.6}
     for step in (None, 1e-3, 1e-4):
         pld = blanket_losses(**case, discretization=step).pld()
@@ -342,8 +332,7 @@ def test_coarse_and_fine_losses_bound_the_same_profile() -> None:
             assert exact * (1 - 1e-9) <= pld.get_delta_for_epsilon(epsilon) <= exact * 1.05
 
 
-def test_the_greatest_convex_function_below_points() -> None:
-    """A point above a chord of its neighbours is kept, or one below it is dropped."""
+def test_the_convex_minorant_keeps_points_below_the_chords_only() -> None:
     assert _convex_minorant(np.array([0.5, 1.0, 2.0]), np.array([0.5, 0.6, 2.0])) == ([0.0, 1.0, 2.0], [0.0, 0.6, 2.0])
     assert _convex_minorant(np.array([1.0, 2.0, 3.0]), np.array([0.1, 0.3, 0.9])) == (
         [0.0, 1.0, 2.0, 3.0],

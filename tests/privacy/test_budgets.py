@@ -19,7 +19,6 @@ from bandanna.privacy.budgets import ZCDP, ApproxDP, Budget, PureDP, RenyiDP
 
 
 def responses(epsilon: float) -> tuple[np.ndarray, np.ndarray]:
-    """The two laws of randomized response."""
     truth, lie = 1 / (1 + math.exp(-epsilon)), 1 / (1 + math.exp(epsilon))
     return np.array([truth, lie]), np.array([lie, truth])
 
@@ -30,7 +29,6 @@ def renyi(p: np.ndarray, q: np.ndarray, alpha: float) -> float:
 
 
 def hockey_stick(p: np.ndarray, q: np.ndarray, epsilon: float) -> float:
-    """sum (p - e^epsilon q)+."""
     return float(np.maximum(p - math.exp(epsilon) * q, 0.0).sum())
 
 
@@ -52,8 +50,7 @@ def test_pure_to_renyi_is_randomized_response(epsilon: float, alpha: float) -> N
 
 
 @pytest.mark.parametrize("epsilon", [0.01, 0.5, 3.0, 10.0])
-def test_pure_to_concentrated(epsilon: float) -> None:
-    """The zCDP of a pure budget is below the divergence of randomized response at some order, or above all of them."""
+def test_a_pure_budget_is_the_zcdp_of_randomized_response(epsilon: float) -> None:
     rho = PureDP(epsilon=epsilon).to_zcdp().rho
     p, q = responses(epsilon)
     for alpha in (1.001, 1.5, 3.0, 20.0):
@@ -112,8 +109,7 @@ def test_pure_to_approximate_at_the_ends() -> None:
 
 @pytest.mark.parametrize("rho", [1e-4, 1e-2, 0.1, 0.5, 2.0, 20.0])
 @pytest.mark.parametrize("delta", [0.5, 1e-2, 1e-5, 1e-10, 1e-15])
-def test_concentrated_to_approximate(rho: float, delta: float) -> None:
-    """The conversion is worse than the simple one, or better than the exact Gaussian of the same rho allows."""
+def test_zcdp_converts_to_no_less_than_the_gaussian_and_no_more_than_dp_accounting(rho: float, delta: float) -> None:
     epsilon = ZCDP(rho=rho).to_approx(delta).epsilon
     assert epsilon <= rho + 2 * math.sqrt(rho * math.log(1 / delta))
     assert epsilon >= gdp.epsilon(delta, math.sqrt(2 * rho)) * (1 - 1e-12)
@@ -125,8 +121,7 @@ def test_concentrated_to_approximate(rho: float, delta: float) -> None:
 
 
 @pytest.mark.parametrize("rho", [1e-3, 0.1, 0.5, 3.0])
-def test_concentrated_delta(rho: float) -> None:
-    """delta at an epsilon is below the exact Gaussian's, or is not the inverse of the conversion to epsilon."""
+def test_the_delta_of_zcdp_inverts_its_conversion(rho: float) -> None:
     for delta in (1e-2, 1e-6, 1e-12):
         epsilon = ZCDP(rho=rho).to_approx(delta).epsilon
         assert ZCDP(rho=rho).delta(epsilon) == pytest.approx(delta, rel=1e-3)
@@ -137,16 +132,14 @@ def test_concentrated_delta(rho: float) -> None:
 @pytest.mark.parametrize("alpha", [1.1, 2.0, 10.0, 100.0])
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 5.0])
 @pytest.mark.parametrize("delta", [1e-2, 1e-6, 1e-12])
-def test_renyi_to_approximate(alpha: float, epsilon: float, delta: float) -> None:
-    """dp-accounting converts the same Renyi budget to another epsilon."""
+def test_renyi_budgets_convert_as_in_dp_accounting(alpha: float, epsilon: float, delta: float) -> None:
     theirs, _ = rdp.compute_epsilon([alpha], [epsilon], delta)
     ours = RenyiDP(alpha=alpha, epsilon=epsilon).to_approx(delta)
     assert ours.epsilon == pytest.approx(max(theirs, 0.0), rel=1e-12, abs=1e-300)
     assert ours.delta == delta
 
 
-def test_concentrated_to_renyi() -> None:
-    """rho-zCDP does not bound every order by rho alpha."""
+def test_zcdp_bounds_every_order_by_rho_alpha() -> None:
     assert ZCDP(rho=0.3).to_renyi(4.0) == RenyiDP(alpha=4.0, epsilon=1.2)
 
 
@@ -158,8 +151,7 @@ def gaussian_renyi(mu: float, alpha: float) -> float:
     return (math.log(integrate.trapezoid(np.exp(log_density - peak), x) / math.sqrt(2 * math.pi)) + peak) / (alpha - 1)
 
 
-def test_largest_gaussian_price() -> None:
-    """A budget pays for a Gaussian that breaks it, or refuses one that it could afford."""
+def test_mu_of_a_budget_is_the_largest_affordable_price() -> None:
     assert ApproxDP(epsilon=1.0, delta=1e-5).mu() == gdp.mu(1.0, 1e-5)
     for alpha in (1.5, 4.0, 30.0):
         assert gaussian_renyi(ZCDP(rho=0.2).mu(), alpha) == pytest.approx(0.2 * alpha, rel=1e-9)
@@ -170,8 +162,7 @@ def test_largest_gaussian_price() -> None:
     assert ZCDP(rho=math.inf).mu() == math.inf
 
 
-def test_no_gaussian_is_pure() -> None:
-    """A budget without a delta, or of no kind at all, is said to pay for Gaussian noise."""
+def test_budgets_without_delta_pay_for_no_gaussian_noise() -> None:
     for budget in (PureDP(epsilon=1.0), ApproxDP(epsilon=1.0, delta=0.0)):
         with pytest.raises(InvalidBudget, match=r"delta must be a number in \(0, 1\), got 0\.0"):
             budget.mu()
@@ -180,8 +171,7 @@ def test_no_gaussian_is_pure() -> None:
 
 
 @pytest.mark.parametrize("value", [0, 0.0, -1.0, math.nan, -math.inf, True, False, "1", None, [1.0], 1j])
-def test_bad_epsilon(value: Any) -> None:
-    """A budget with a meaningless epsilon or rho exists, or the error does not name it."""
+def test_a_meaningless_epsilon_or_rho_is_refused_by_name(value: Any) -> None:
     makers = (
         ("epsilon", lambda: PureDP(epsilon=value)),
         ("epsilon", lambda: ApproxDP(epsilon=value, delta=1e-5)),
@@ -197,8 +187,7 @@ def test_bad_epsilon(value: Any) -> None:
 
 
 @pytest.mark.parametrize("value", [1.0, 1, 2.0, -1e-300, math.nan, math.inf, True, False, "0.1", None])
-def test_bad_delta(value: Any) -> None:
-    """A delta outside [0, 1) is accepted somewhere, or the error does not name it."""
+def test_a_delta_outside_of_its_range_is_refused_by_name(value: Any) -> None:
     for make in (
         lambda: ApproxDP(epsilon=1.0, delta=value),
         lambda: PureDP(epsilon=1.0).to_approx(value),
@@ -209,8 +198,7 @@ def test_bad_delta(value: Any) -> None:
             make()
 
 
-def test_conversions_without_a_pure_form() -> None:
-    """zCDP or Renyi DP is turned into a pure guarantee."""
+def test_zcdp_and_renyi_budgets_have_no_pure_form() -> None:
     with pytest.raises(InvalidBudget, match="delta"):
         ZCDP(rho=1.0).to_approx(0.0)
     with pytest.raises(InvalidBudget, match="delta"):
@@ -218,15 +206,13 @@ def test_conversions_without_a_pure_form() -> None:
 
 
 @pytest.mark.parametrize("value", [1.0, 1, 0.5, 0.0, -3.0, math.nan, math.inf, True, "2", None])
-def test_bad_alpha(value: Any) -> None:
-    """A Renyi order of 1 or less, or infinite, is accepted."""
+def test_a_renyi_order_must_be_finite_and_above_1(value: Any) -> None:
     with pytest.raises(InvalidBudget, match="alpha") as caught:
         RenyiDP(alpha=value, epsilon=1.0)
     assert caught.value.argument == "alpha"
 
 
-def test_budgets_are_values() -> None:
-    """Equal budgets differ, or a budget can be changed after it was agreed on."""
+def test_budgets_are_equal_and_frozen_values() -> None:
     assert ApproxDP(epsilon=1, delta=0) == ApproxDP(epsilon=1.0, delta=0.0)
     assert isinstance(ApproxDP(epsilon=1, delta=0).epsilon, float)
     budget = PureDP(epsilon=np.float32(0.5))

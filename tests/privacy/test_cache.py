@@ -32,13 +32,11 @@ class Counted:
         self.result = result
 
     def __call__(self) -> dict[str, Any]:
-        """The same result every time."""
         self.runs += 1
         return self.result
 
 
 def found(kind: str, key: calibration_cache.Key, search: Counted) -> dict[str, Any]:
-    """A remembered result, whatever it is."""
     return compute_cached(kind, key, search, valid=lambda result: True)
 
 
@@ -50,8 +48,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "deep" / "cache"
 
 
-def test_disk(place: Path) -> None:
-    """A result is computed again although it was stored, or comes back with other bits."""
+def test_a_stored_result_comes_back_bit_for_bit(place: Path) -> None:
     search = Counted({"theta": [0.1 + 0.2, 1e-300, 1 / 3], "name": "x", "count": 10**18})
     first = found("kind", {"n": 3, "x": 0.1}, search)
     assert found("kind", {"x": 0.1, "n": 3}, search) == first == search.result
@@ -61,8 +58,7 @@ def test_disk(place: Path) -> None:
     assert [path.suffix for path in place.iterdir()] == [".json"]  # no temporary file is left
 
 
-def test_keys(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two different questions share an answer, or an old version's answer is used."""
+def test_each_kind_key_and_version_has_its_own_result(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     search = Counted({"x": 1})
     for kind, key in [("a", {"n": 1}), ("b", {"n": 1}), ("a", {"n": 2}), ("a", {"m": 1}), ("a", {"n": "1"})]:
         found(kind, key, search)
@@ -75,8 +71,7 @@ def test_keys(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "content", [b"", b"{", b"\xff\xfe", b"[]", b'{"result": {}}', b'{"identity": 1, "result": {}}']
 )
-def test_corrupt(place: Path, content: bytes) -> None:
-    """A damaged file is used, raises, or stays damaged."""
+def test_a_damaged_file_is_replaced(place: Path, content: bytes) -> None:
     search = Counted({"x": 1})
     found("kind", {"n": 1}, search)
     (file,) = place.iterdir()
@@ -87,8 +82,7 @@ def test_corrupt(place: Path, content: bytes) -> None:
     assert json.loads(file.read_text())["result"] == {"x": 1}
 
 
-def test_other_identity(place: Path) -> None:
-    """A file renamed onto another key's name answers for that key."""
+def test_a_file_renamed_to_another_key_is_ignored(place: Path) -> None:
     found("kind", {"n": 1}, Counted({"x": 1}))
     (file,) = place.iterdir()
     content = file.read_bytes()
@@ -101,8 +95,7 @@ def test_other_identity(place: Path) -> None:
     assert found("kind", {"n": 2}, Counted({"x": 2})) == {"x": 2}
 
 
-def test_invalid(place: Path) -> None:
-    """A stored result that its owner rejects, or cannot even judge, is used."""
+def test_a_result_that_its_owner_rejects_is_computed_again(place: Path) -> None:
     found("kind", {"n": 1}, Counted({"x": -1}))
     clear_memory()
     assert compute_cached("kind", {"n": 1}, Counted({"x": 1}), valid=lambda result: result["x"] > 0) == {"x": 1}
@@ -110,8 +103,7 @@ def test_invalid(place: Path) -> None:
     assert compute_cached("kind", {"n": 1}, Counted({"y": 1}), valid=lambda result: result["y"] > 0) == {"y": 1}
 
 
-def test_unwritable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cache that cannot be written (its directory is a file, its target a directory) stops the calibration."""
+def test_an_unwritable_cache_does_not_stop_a_calibration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("")
     monkeypatch.setenv("BANDANNA_CACHE", str(blocked / "cache"))
@@ -127,8 +119,7 @@ def test_unwritable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert list((tmp_path / "good").iterdir()) == [file]  # the temporary file is gone
 
 
-def test_switched_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """BANDANNA_CACHE="" still writes, or loses the memory of this process."""
+def test_an_empty_setting_keeps_results_in_memory_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("BANDANNA_CACHE", "")
     clear_memory()
@@ -139,15 +130,13 @@ def test_switched_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_own_copy(place: Path) -> None:
-    """A caller that changes its result changes everybody's."""
+def test_each_caller_gets_a_copy(place: Path) -> None:
     search = Counted({"x": [1]})
     found("kind", {"n": 1}, search)["x"].append(2)
     assert found("kind", {"n": 1}, search) == {"x": [1]}
 
 
-def test_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The cache is not where the documentation says."""
+def test_the_folder_follows_the_environment_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BANDANNA_CACHE", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
@@ -194,17 +183,14 @@ SHAPE: dict[str, Any] = {"sensitivity": 2.0, "reach": 1.0, "dim": 3}
 
 
 def shuffled(participations: int) -> float:
-    """A calibration for shuffled Gaussian reports."""
     return calibrated_shuffled_std(sensitivity=1.0, dim=1, users=50, budget=SHUFFLED, participations=participations)
 
 
 def binomial(participations: int) -> BinomialNoise:
-    """A calibration for the vector sum."""
     return binomial_noise(**SHAPE, users=30, budget=BINOMIAL, participations=participations)
 
 
 def blt(buffers: int) -> BLT:
-    """A factorisation."""
     return BLT.optimal(horizon=77, buffers=buffers)
 
 
@@ -225,10 +211,6 @@ def fits(used: Any, number: int) -> bool:
 def test_a_forged_file_is_searched_anew(
     calibrate: Callable[[int], Any], number: int, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A forged calibration is believed without a look at its budget, stops the program, or never ends.
-
-    Searches answer at once here: the first result of each is kept.
-    """
     honest = calibrate(number)
     (file,) = place.iterdir()
     stored = json.loads(file.read_text())["result"]

@@ -41,7 +41,6 @@ ROWS = [tuple(float(cell) for cell in line.split()) for line in TABLE.strip().sp
 
 
 def calibrated(domain: LinearReport, batch: int, budget: ApproxDP, participations: int = 1) -> BinomialNoise:
-    """Noise of a domain's sums."""
     return binomial_noise(
         sensitivity=domain.sensitivity,
         reach=domain.reach,
@@ -68,8 +67,7 @@ def keeps(noise: BinomialNoise, domain: LinearReport, budget: ApproxDP, particip
     [pytest.param(row, marks=() if n % 4 == 0 else pytest.mark.full) for n, row in enumerate(ROWS)],
     ids=lambda row: "-".join(f"{cell:g}" for cell in row[:3]),
 )
-def test_table_of_the_derivation(row: tuple[float, ...]) -> None:
-    """The std of the sum is 2 % off the derivation's, below the central one, or 20 % less noise would do too."""
+def test_noise_has_the_std_of_the_derivation_and_a_fifth_less_breaks_the_budget(row: tuple[float, ...]) -> None:
     epsilon, delta, batch, *totals = row
     budget = ApproxDP(epsilon=epsilon, delta=delta)
     for features, total in zip((5, 10, 15), totals, strict=True):
@@ -104,8 +102,9 @@ SWEEP = sweep()
 
 @pytest.mark.parametrize(("features", "batch", "epsilon", "delta", "participations"), SWEEP)
 @pytest.mark.often(of=lambda epsilon, delta: (epsilon, delta) in [case[2:4] for case in SWEEP[:6]])
-def test_any_parameters(features: int, batch: int, epsilon: float, delta: float, participations: int) -> None:
-    """Somewhere in the promised range the noise is more than 3 % above central, below it, or breaks the budget."""
+def test_noise_is_within_3_percent_of_central_over_the_whole_range(
+    features: int, batch: int, epsilon: float, delta: float, participations: int
+) -> None:
     domain, budget = LinearReport(features=features), ApproxDP(epsilon=epsilon, delta=delta)
     noise = calibrated(domain, batch, budget, participations)
     least = central(domain, budget, participations)
@@ -117,8 +116,7 @@ def test_any_parameters(features: int, batch: int, epsilon: float, delta: float,
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 0.1), (0.5, 1e-3), (4.0, 1e-4)])
-def test_exact_privacy_of_one_coordinate(epsilon: float, delta: float) -> None:
-    """The calibrated law of one rounded coordinate breaks its budget, or a std 20 % smaller keeps it."""
+def test_one_rounded_coordinate_keeps_its_budget_exactly(epsilon: float, delta: float) -> None:
     batch, reach = 8, 1.0
     noise = binomial_noise(
         sensitivity=reach, reach=reach, dim=1, users=batch, budget=ApproxDP(epsilon=epsilon, delta=delta)
@@ -142,8 +140,7 @@ def test_exact_privacy_of_one_coordinate(epsilon: float, delta: float) -> None:
     assert max(divergence(noise.trials, *pair) for pair in ends) >= 0.8 * delta  # and it is tight
 
 
-def test_std_and_events_of_the_noise() -> None:
-    """The stated std is not that of coins and rounding, or the events are not those of the batch and of one user."""
+def test_events_are_those_of_the_batch_and_of_one_user() -> None:
     noise = BinomialNoise(scale=10.0, trials=60, users=40, probability=0.25)
     assert noise.std() == pytest.approx(math.sqrt(40 * 60 * 0.25 * 0.75 + 40 * 0.25) / 10)
     batch = noise.event(sensitivity=2.0, reach=1.95, dim=3)
@@ -163,8 +160,7 @@ def test_more_participations_need_more_noise() -> None:
 
 @pytest.mark.parametrize("std", [1e-6, 0.5, 3.0, 40.0, 5000.0])
 @pytest.mark.parametrize("users", [2, 200, 100_000])
-def test_noise_of_a_given_std(std: float, users: int) -> None:
-    """The lattice found for a std has more noise than asked for, or clearly less."""
+def test_a_lattice_for_a_given_std_has_that_std(std: float, users: int) -> None:
     domain = LinearReport(features=5)
     noise = binomial_noise_for_std(std, sensitivity=domain.sensitivity, dim=domain.dim, users=users, composed=False)
     assert noise.trials >= 50
@@ -187,15 +183,13 @@ def test_budgets_that_binomial_noise_cannot_keep() -> None:
 
 
 @pytest.mark.parametrize("batch", [1, 0, -3, 2.5, math.nan, True, None, "20"])
-def test_bad_batch(batch: Any) -> None:
-    """A shuffle of fewer than two users is calibrated, or the error does not name the batch."""
+def test_a_batch_of_fewer_than_two_users_is_refused_by_name(batch: Any) -> None:
     with pytest.raises(InvalidArgument, match="batch") as caught:
         binomial_noise(sensitivity=1.0, reach=1.0, dim=2, users=batch, budget=ApproxDP(epsilon=1.0, delta=1e-5))
     assert ">= 2" in caught.value.allowed
 
 
 @pytest.mark.parametrize("participations", [0, -1, 1.5, True, None])
-def test_bad_participations(participations: Any) -> None:
-    """A meaningless number of participations is calibrated for."""
+def test_meaningless_participations_are_refused_by_name(participations: Any) -> None:
     with pytest.raises(InvalidArgument, match="participations"):
         calibrated(LinearReport(features=2), 10, ApproxDP(epsilon=1.0, delta=1e-5), participations)

@@ -44,8 +44,7 @@ def test_profile_of_many_coins_is_the_summed_one() -> None:
     assert binomial_delta(trials, 0.5, shift, epsilon) == pytest.approx(float(np.max(tails)), rel=1e-7)
 
 
-def test_profile_lies_below_theorem_a() -> None:
-    """Theorem A understates the exact delta, or the accountant does not use the smaller, exact one."""
+def test_the_exact_profile_lies_below_theorem_a_and_is_used() -> None:
     for trials in (60, 400, 20_000):
         event = BinomialEvent(trials=trials, shift=2, reach=2, rounded=False)
         unit = prices.binomial_price(trials, 0.5, 6.0)
@@ -57,8 +56,7 @@ def test_profile_lies_below_theorem_a() -> None:
 
 @pytest.mark.parametrize("budget", BUDGETS, ids=str)
 @pytest.mark.parametrize("users", [2, 7, 61, 3000])
-def test_least_noise(budget: ApproxDP, users: int) -> None:
-    """The noise misses its budget, is more than 1 % above the Gaussian's, or 20 % less would do as well."""
+def test_bits_have_the_least_noise_for_their_budget(budget: ApproxDP, users: int) -> None:
     noise = bit_noise(users=users, budget=budget)
     exact = binomial_delta(users * noise.trials, 0.5, int(noise.scale), budget.epsilon)
     assert exact <= budget.delta
@@ -76,16 +74,14 @@ def test_returning_users_pay_for_every_batch() -> None:
 
 @pytest.mark.parametrize("std", [0.7, 3.7, 12.0, 400.0])
 @pytest.mark.parametrize("users", [2, 9, 1000, 10**6])
-def test_noise_of_a_given_std(std: float, users: int) -> None:
-    """A level has less noise than planned, or more than 0.1 % more."""
+def test_bits_for_a_given_std_have_that_std(std: float, users: int) -> None:
     noise = bit_noise_for_std(std, users=users)
     assert std * (1 - 1e-9) <= bit_std(noise) <= 1.001 * std
     assert bit_event(noise).trials == users * noise.trials
     assert bit_event(noise, users=1).trials == noise.trials
 
 
-def test_bad_input() -> None:
-    """A budget without delta, or a batch of one user, is calibrated all the same."""
+def test_budgets_without_delta_and_batches_of_one_are_refused() -> None:
     with pytest.raises(InvalidBudget):
         bit_noise(users=5, budget=ZCDP(rho=0.1))
     with pytest.raises(InvalidArgument):

@@ -41,8 +41,7 @@ def released(std: float, dim: int, participations: int, sensitivity: float = DEL
 
 @pytest.mark.parametrize("budget", BUDGETS, ids=str)
 @pytest.mark.parametrize(("dim", "participations"), [(1, 1), (20, 1), (135, 3)])
-def test_gaussian_noise_is_least(budget: Budget, dim: int, participations: int) -> None:
-    """The noise breaks the budget, is more than 1e-4 above the analytic Gaussian's, or 20 % less would do too."""
+def test_gaussian_noise_is_within_1e_4_of_the_analytic_std(budget: Budget, dim: int, participations: int) -> None:
     std = gaussian_std(sensitivity=DELTA_2, dim=dim, budget=budget, participations=participations)
     ideal = DELTA_2 * math.sqrt(participations) / budget.mu()
     assert ideal <= std <= ideal * (1 + 1e-4)
@@ -55,8 +54,7 @@ def test_gaussian_noise_is_least(budget: Budget, dim: int, participations: int) 
     ("epsilon", "delta", "central"),
     [(0.2, 0.1, 4.877), (0.2, 1e-5, 34.586), (1, 0.1, 2.303), (1, 1e-5, 7.914), (10, 0.1, 0.598), (10, 1e-5, 1.060)],
 )
-def test_table_of_central_noise(epsilon: float, delta: float, central: float) -> None:
-    """The central mechanism's noise is not that of the derivation's table."""
+def test_central_noise_is_that_of_the_derivation(epsilon: float, delta: float, central: float) -> None:
     std = gaussian_std(sensitivity=DELTA_2, dim=20, budget=ApproxDP(epsilon=epsilon, delta=delta))
     assert std == pytest.approx(central, rel=1e-3)
 
@@ -77,8 +75,7 @@ def test_gaussian_noise_falls_with_the_budget(epsilon: float, delta: float, sens
 
 @pytest.mark.parametrize("name", ["tree", "blt"])
 @pytest.mark.parametrize("participations", [1, 3])
-def test_continual_noise_is_least(name: str, participations: int) -> None:
-    """A continual release breaks its budget, wastes more than 2e-4 of noise, or 20 % less would do too."""
+def test_continual_noise_is_within_2e_4_of_the_formula(name: str, participations: int) -> None:
     factors, budget = factorise(name, horizon=200), ApproxDP(epsilon=1.0, delta=1e-5)
     std = continual_std(
         factorisation=factors, sensitivity=DELTA_2, dim=20, budget=budget, participations=participations
@@ -101,8 +98,7 @@ def test_continual_noise_is_least(name: str, participations: int) -> None:
     assert not accountant.satisfies(event(0.8 * std), budget)
 
 
-def test_prefix_noise_of_the_tree() -> None:
-    """At T = 20000 the central tree's worst prefix is not that of the derivation (33.4 and 114.7)."""
+def test_the_worst_prefix_of_a_tree_is_that_of_the_derivation() -> None:
     tree = BinaryTree(horizon=20_000)
     for delta, stated in ((0.1, 33.4), (1e-5, 114.7)):
         budget = ApproxDP(epsilon=1.0, delta=delta)
@@ -117,8 +113,7 @@ def affordable(rho: float) -> float:
 
 @pytest.mark.parametrize("participations", [1, 4])
 @pytest.mark.parametrize("dim", [1, 7])
-def test_laplace_noise_is_least(dim: int, participations: int) -> None:
-    """Laplace noise breaks a pure or concentrated budget, is wasteful, or 20 % less would do too."""
+def test_laplace_noise_is_the_least_for_its_budget(dim: int, participations: int) -> None:
     cases: list[tuple[Budget, float]] = [
         (PureDP(epsilon=0.7), participations / 0.7),
         (ApproxDP(epsilon=0.7, delta=0.0), participations / 0.7),
@@ -139,8 +134,7 @@ def test_laplace_noise_is_least(dim: int, participations: int) -> None:
 
 
 @pytest.mark.parametrize("nodes", [(255.0, 15.0, 1.0), (9.0, 9.0), (4.0,), (1.0, 2.0, 3.0, 4.0)])
-def test_prices_of_levels(nodes: tuple[float, ...]) -> None:
-    """The split over levels does not add up, or some other split has less variance."""
+def test_the_split_of_a_price_over_levels_has_the_least_variance(nodes: tuple[float, ...]) -> None:
     mu = 0.7
     prices = level_prices(mu, nodes)
     assert math.fsum(p**2 for p in prices) == pytest.approx(mu**2)
@@ -154,8 +148,7 @@ def test_prices_of_levels(nodes: tuple[float, ...]) -> None:
         assert variance(mu * np.sqrt(weights)) >= variance(prices) * (1 - 1e-12)
 
 
-def test_levels_of_the_derivation() -> None:
-    """m = (255, 15, 1) does not give 20.8 with the best split and 28.5 with the equal one."""
+def test_the_split_over_levels_is_that_of_the_derivation() -> None:
     nodes = (255.0, 15.0, 1.0)
     best = math.sqrt(sum(m / p**2 for m, p in zip(nodes, level_prices(1.0, nodes), strict=True)))
     assert best == pytest.approx(20.8417, abs=1e-3)
@@ -188,8 +181,7 @@ def test_an_epsilon_beyond_the_floats_is_named(epsilon: float) -> None:
 
 
 @pytest.mark.parametrize("participations", [0, -1, 2.5, True, None])
-def test_bad_participations(participations: Any) -> None:
-    """A meaningless number of participations is calibrated for."""
+def test_meaningless_participations_are_refused_for_gaussian_noise(participations: Any) -> None:
     budget = ApproxDP(epsilon=1.0, delta=1e-5)
     with pytest.raises(InvalidArgument, match="participations"):
         gaussian_std(sensitivity=1.0, dim=1, budget=budget, participations=participations)
@@ -199,7 +191,6 @@ def test_bad_participations(participations: Any) -> None:
         )
 
 
-def test_bad_levels() -> None:
-    """A level of no nodes gets a price."""
+def test_a_level_without_nodes_is_refused() -> None:
     with pytest.raises(InvalidArgument, match="nodes"):
         level_prices(1.0, (4.0, 0.0))

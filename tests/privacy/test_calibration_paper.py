@@ -23,8 +23,7 @@ ROWS = [
 
 @pytest.mark.parametrize("row", ROWS, ids=str)
 @pytest.mark.parametrize("batch", [20, 200, 2000])
-def test_vector_sum_as_printed(row: tuple[float, ...], batch: int) -> None:
-    """Theorem C.1's noise differs from the printed constants' std."""
+def test_the_vector_sum_has_the_printed_std(row: tuple[float, ...], batch: int) -> None:
     epsilon, delta, *stds = row
     for features, std in zip((5, 10, 15), stds, strict=True):
         noise = calibration.paper_binomial_noise(
@@ -38,15 +37,13 @@ def test_vector_sum_as_printed(row: tuple[float, ...], batch: int) -> None:
 
 
 def test_vector_sum_scales_with_the_bound() -> None:
-    """The printed lattice is not g steps per unit of the bound."""
     budget = ApproxDP(epsilon=1.0, delta=1e-5)
     wide, narrow = (calibration.paper_binomial_noise(features=5, bound=b, users=20, budget=budget) for b in (2.0, 1.0))
     assert wide.trials == narrow.trials
     assert wide.std() == pytest.approx(2 * narrow.std())
 
 
-def test_vector_sum_of_returning_users() -> None:
-    """Theorem E.5's coins are not the printed ones: M = 7, B = 20, d = 5, epsilon = 1, delta = 0.1."""
+def test_the_vector_sum_of_returning_users_has_the_printed_coins() -> None:
     noise = calibration.paper_binomial_noise(
         features=5, bound=1.0, users=20, budget=ApproxDP(epsilon=1.0, delta=0.1), participations=7
     )
@@ -71,15 +68,13 @@ BEYOND = [
 
 
 @pytest.mark.parametrize(("epsilon", "delta", "batch", "std"), PRINTED)
-def test_shuffled_reports_as_printed(epsilon: float, delta: float, batch: int, std: float) -> None:
-    """Theorem 3.2's noise differs from the printed formula's."""
+def test_shuffled_reports_have_the_printed_std(epsilon: float, delta: float, batch: int, std: float) -> None:
     ours = calibration.shuffled_report_std(users=batch, budget=ApproxDP(epsilon=epsilon, delta=delta))
     assert ours == pytest.approx(std, rel=1e-4)
 
 
 @pytest.mark.parametrize(("epsilon", "delta", "batch", "std"), BEYOND)
-def test_shuffled_reports_outside_of_the_theorem(epsilon: float, delta: float, batch: int, std: float) -> None:
-    """Theorem 3.2 is used beyond epsilon <= sqrt(log(2/delta)/B), or the error does not say so."""
+def test_shuffled_reports_are_refused_beyond_theorem_3_2(epsilon: float, delta: float, batch: int, std: float) -> None:
     bound = math.sqrt(math.log(2 / delta) / batch)
     assert epsilon > bound
     with pytest.raises(OutsideTheorem, match=r"epsilon must be at most .*Thm 3\.2.*tight") as caught:
@@ -90,8 +85,7 @@ def test_shuffled_reports_outside_of_the_theorem(epsilon: float, delta: float, b
     assert inside * bound / epsilon == pytest.approx(std, rel=3e-3)
 
 
-def test_shuffled_reports_of_returning_users() -> None:
-    """Theorem E.3's noise is not 16 log(2/delta) sqrt(T log(5T/delta)) / (epsilon B), or is used beyond its range."""
+def test_shuffled_reports_of_returning_users_follow_theorem_e_3() -> None:
     budget = ApproxDP(epsilon=1.0, delta=1e-5)
     std = calibration.shuffled_report_std(users=100, budget=budget, participations=9)
     assert std == pytest.approx(16 * math.log(2e5) * math.sqrt(900 * math.log(4.5e8)) / 100, rel=1e-12)
@@ -102,8 +96,7 @@ def test_shuffled_reports_of_returning_users() -> None:
     calibration.shuffled_report_std(users=100, budget=ApproxDP(epsilon=bound * 0.999, delta=1e-5), participations=9)
 
 
-def test_classical_gaussian() -> None:
-    """The classical Gaussian mechanism's std is not Delta sqrt(2 log(1.25/delta))/epsilon, or used for epsilon > 1."""
+def test_the_classical_gaussian_mechanism_stops_at_epsilon_1() -> None:
     budget = ApproxDP(epsilon=0.5, delta=1e-5)
     assert calibration.paper_gaussian_std(sensitivity=2.0, budget=budget) == pytest.approx(19.3792, abs=1e-3)
     for epsilon in (1.0001, 10.0):
@@ -114,15 +107,13 @@ def test_classical_gaussian() -> None:
     assert calibration.paper_gaussian_std(sensitivity=2.0, budget=ZCDP(rho=0.5), participations=4) == pytest.approx(4.0)
 
 
-def test_local_reports() -> None:
-    """Proposition F.1's std is not 4 sqrt(2 log(2.5/delta))/epsilon, or used for epsilon > 1."""
+def test_local_reports_follow_proposition_f_1_up_to_epsilon_1() -> None:
     assert calibration.report_std(budget=ApproxDP(epsilon=0.5, delta=1e-5)) == pytest.approx(39.8866, abs=1e-3)
     with pytest.raises(OutsideTheorem, match=r"Prop\. F\.1"):
         calibration.report_std(budget=ApproxDP(epsilon=1.01, delta=1e-5))
 
 
-def test_advanced_composition_of_returning_users() -> None:
-    """M releases do not each get epsilon/(2 sqrt(2 M log(2/delta))) and delta/(2M), or epsilon >= 1 is composed."""
+def test_releases_of_returning_users_share_the_budget_by_theorem_e_2() -> None:
     epsilon, delta, m = 0.5, 1e-5, 6
     share = epsilon / (2 * math.sqrt(2 * m * math.log(2 / delta)))
     assert calibration.paper_gaussian_std(
@@ -139,8 +130,7 @@ def test_advanced_composition_of_returning_users() -> None:
             call(ApproxDP(epsilon=1.0, delta=1e-5))
 
 
-def test_vector_sum_outside_of_the_theorem() -> None:
-    """Theorem C.1 is used for epsilon > 15 or delta >= 1/2."""
+def test_the_vector_sum_is_refused_beyond_theorem_c_1() -> None:
     shape = {"features": 5, "bound": 1.0, "users": 20}
     for m in (1, 3):
         with pytest.raises(OutsideTheorem, match="epsilon"):
@@ -150,8 +140,7 @@ def test_vector_sum_outside_of_the_theorem() -> None:
     assert calibration.paper_binomial_noise(**shape, budget=ApproxDP(epsilon=15.0, delta=0.499)).trials > 0
 
 
-def test_other_budgets() -> None:
-    """A budget that the papers do not state is calibrated by their formulas."""
+def test_budgets_that_the_papers_do_not_have_are_refused() -> None:
     budgets: list[Budget] = [
         PureDP(epsilon=0.1),
         RenyiDP(alpha=2.0, epsilon=0.1),

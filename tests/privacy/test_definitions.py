@@ -130,7 +130,7 @@ def test_the_printed_policy_has_no_pure_epsilon() -> None:
 @pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.often(of=lambda seed: seed == 0)
 def test_proposition_1_on_a_thousand_policies_of_each_size(rounds: int, arms: int, seed: int) -> None:
-    """Proposition 1(a)-(d) would fail for some policy: pure equivalence, Table => View, and K^T for the way back."""
+    """Pure equivalence, Table => View, and K^T for the way back."""
     policy = some_policies(rounds, arms, seed=seed)
     view, table = policy.view, policy.table
     np.testing.assert_array_equal(view.epsilon(0.0), table.epsilon(0.0))  # (a)
@@ -184,7 +184,6 @@ def proposition_2(policy: ExplicitPolicy, epsilon: float, order: float) -> None:
 def test_proposition_1_on_a_thousand_drawn_policies(
     two: ExplicitPolicy, three: ExplicitPolicy, epsilon: float, order: float
 ) -> None:
-    """Proposition 1(a)-(d) would fail for a policy that Hypothesis draws: 500 of T = 3, K = 2 and of T = 2, K = 3."""
     proposition_1(two, epsilon, order)
     proposition_1(three, epsilon, order)
 
@@ -195,7 +194,6 @@ def test_proposition_1_on_a_thousand_drawn_policies(
 def test_proposition_2_on_thousands_of_drawn_policies(
     two: ExplicitPolicy, three: ExplicitPolicy, epsilon: float, order: float
 ) -> None:
-    """Proposition 2 would fail for a policy that Hypothesis draws: 2,000 of T = 3, K = 2 and of T = 2, K = 3."""
     proposition_2(two, epsilon, order)
     proposition_2(three, epsilon, order)
 
@@ -203,8 +201,7 @@ def test_proposition_2_on_thousands_of_drawn_policies(
 @pytest.mark.parametrize("count", [30, 100])
 @pytest.mark.often(of=lambda count: count == 30)
 @pytest.mark.parametrize(("rounds", "arms"), SIZES)
-def test_proposition_1c_and_2a_for_rho_itself(rounds: int, arms: int, count: int) -> None:
-    """rho-Interactive zCDP would not imply rho-Table zCDP, or that not rho-View zCDP."""
+def test_interactive_zcdp_implies_table_zcdp_and_that_view_zcdp(rounds: int, arms: int, count: int) -> None:
     policy = random_policies(count, rounds, arms, seed=3)
     view, table, interactive = (each.rho() for each in (policy.view, policy.table, policy.interactive))
     assert np.all(view <= table * (1 + 2e-6))
@@ -234,7 +231,7 @@ def test_backward_induction_finds_the_best_of_all_adversaries(rounds: int, arms:
 @pytest.mark.often(of=lambda count: count == 50)
 @pytest.mark.parametrize(("rounds", "arms"), SIZES)
 def test_proposition_2_on_a_thousand_policies(rounds: int, arms: int, count: int) -> None:
-    """Proposition 2 of 004 would fail: Interactive => Table, and <=> every pi^B Table, for Renyi and so for zCDP."""
+    """Interactive => Table, and <=> every pi^B Table, for Renyi and so for zCDP."""
     policy = random_policies(count, rounds, arms, seed=5)
     following = policy.against_adversary(make_identity_adversary(rounds=rounds, arms=arms))
     np.testing.assert_array_equal(following.laws, policy.table.laws)
@@ -248,11 +245,8 @@ def test_proposition_2_on_a_thousand_policies(rounds: int, arms: int, count: int
 
 
 def test_proposition_2b_does_not_carry_over_to_approximate_dp() -> None:
-    """docs/appendix/definitions.md would be wrong: pi^B can have a larger delta than any adversary sees.
-
-    The adversary's view has the reward of the arm that he asked for, pi^B that of its own; two different outputs may
-    want the same question with different rewards, which one table cannot give. Renyi divergences factorise over
-    rounds, so there the best continuation is the same after every output and the difference disappears.
+    """Two outputs may want the same question with different rewards, which one table cannot give. Renyi divergences
+    factorise over rounds, so there the best continuation is the same after every output.
     """
     policy = random_policies(150, 3, 2, seed=6)
     pretenders = np.max(
@@ -263,8 +257,7 @@ def test_proposition_2b_does_not_carry_over_to_approximate_dp() -> None:
     assert np.all(pretenders > policy.interactive.delta(0.3) - 1e-12)
 
 
-def test_theorem_1_group_privacy() -> None:
-    """Theorem 1 of 004 would fail: the sum of Kullback-Leibler divergences along any history is <= rho distance^2."""
+def test_divergences_along_a_history_keep_theorem_1_of_group_privacy() -> None:
     rng = np.random.default_rng(11)
     for _ in range(20):
         rules = [rng.dirichlet([1.0, 1.0], size=4**t) for t in range(3)]
@@ -297,8 +290,7 @@ def test_epsilon_and_delta_are_inverse(delta: float, which: int) -> None:
 INVERSE = some_policies(3, 2, seed=9)
 
 
-def test_rho_by_a_dense_grid_of_orders() -> None:
-    """rho would miss the worst order: 200 orders up to 1e4 give the same supremum, from below."""
+def test_rho_is_the_supremum_over_a_dense_grid_of_orders() -> None:
     policy = random_policies(12, 3, 2, seed=12)
     orders = np.concatenate([1 + np.geomspace(1e-4, 1, 100), np.geomspace(2, 1e4, 100)])
     for definition in (policy.view, policy.interactive):

@@ -29,12 +29,10 @@ BUDGET = ApproxDP(epsilon=9.0, delta=1e-5)
 
 
 def gaussian(mu: float) -> events.GaussianEvent:
-    """A mu-GDP release."""
     return events.GaussianEvent(std=1.0, sensitivity=mu)
 
 
 def nothing() -> int:
-    """A release whose value does not matter."""
     return 0
 
 
@@ -42,8 +40,7 @@ def nothing() -> int:
 
 
 @pytest.mark.parametrize(("mu", "tail", "delta"), [(3.0, 1e-15, 1e-5), (1.0, 1e-9, 1e-6)])
-def test_small_tails_leave_an_epsilon(mu: float, tail: float, delta: float) -> None:
-    """A price whose tail is far below delta has no epsilon."""
+def test_a_tail_far_below_delta_leaves_an_epsilon(mu: float, tail: float, delta: float) -> None:
     price = gdp.Price(mu=mu, tail=tail)
     assert price.delta(gdp.epsilon(delta / 1.3, mu)) <= delta  # there is such an epsilon
     assert price.epsilon(delta) < math.inf
@@ -116,10 +113,7 @@ def test_kinds_of_known_events_are_not_guessed(known: events.Event) -> None:
         Ledger(budget=BUDGET).release(louder, task="t", batch=1, data=b"", draw=nothing)
 
 
-def test_pure_events_of_any_price_have_an_epsilon() -> None:
-    """Pure noise whose epsilon is beyond what a float's exponential holds is priced at its pure epsilon, and composed
-    with noise that is not pure at infinity: nothing overflows, and nothing less than the truth is stated.
-    """
+def test_pure_events_beyond_the_floats_are_priced_without_overflow() -> None:
     weak = events.LaplaceEvent(scale=1.0, sensitivity=720.0)
     several = events.LaplaceEvent(scale=1.0, sensitivity=800.0, dim=2)
     assert accountant.epsilon(weak, 1e-6) == 720.0
@@ -206,8 +200,7 @@ def mixtures_beside_laplace(local: float, epsilon: float, times: int) -> tuple[f
 
 @pytest.mark.parametrize(("times", "epsilon"), [(1, 0.3), (2, 0.5)])
 @pytest.mark.often(of=lambda times: times == 2)
-def test_shuffled_reports_beside_laplace_noise(times: int, epsilon: float) -> None:
-    """Reports among mixtures, composed by hand, have another delta; or 20 % less noise would go unnoticed."""
+def test_shuffled_reports_beside_laplace_noise_cost_the_composition_by_hand(times: int, epsilon: float) -> None:
     by_hand = [mixtures_beside_laplace(float(local), epsilon, times) for local in np.linspace(1.5, 4.5, 9)]
     least = min(clones + beyond for clones, beyond in by_hand)  # the best eps0: no proof of this kind states less
 
@@ -227,36 +220,30 @@ def test_shuffled_reports_beside_laplace_noise(times: int, epsilon: float) -> No
 
 
 @pytest.mark.parametrize("epsilon", [1e-6, 1e-7, 1e-9])
-def test_small_pure_budgets(epsilon: float) -> None:
-    """Cancellation makes the Renyi budget of a small epsilon zero, or wrong."""
+def test_a_small_pure_budget_keeps_its_digits_as_a_renyi_budget(epsilon: float) -> None:
     assert PureDP(epsilon=epsilon).to_renyi(2.0).epsilon == pytest.approx(epsilon**2, rel=1e-6, abs=0)
 
 
 @pytest.mark.parametrize("alpha", [1.0, 1, -1000.0])
-def test_bad_orders(alpha: float) -> None:
-    """A Renyi order of one or less is divided by."""
+def test_a_renyi_order_of_1_or_less_is_refused(alpha: float) -> None:
     with pytest.raises(BandannaError):
         PureDP(epsilon=1.0).to_renyi(alpha)
 
 
-def test_infinite_pure_budget() -> None:
-    """No promise becomes a number that is none, or NumPy's integers are no orders."""
+def test_an_infinite_pure_budget_converts_to_infinity() -> None:
     assert PureDP(epsilon=math.inf).to_renyi(2.0) == RenyiDP(alpha=2.0, epsilon=math.inf)
     assert RenyiDP(alpha=np.int64(8), epsilon=1.0) == RenyiDP(alpha=8.0, epsilon=1.0)
 
 
-def test_small_concentrated_budgets() -> None:
-    """The delta of a tiny rho at a tiny epsilon is far from that of the Gaussian of this rho, 5.6e-5."""
+def test_a_tiny_rho_has_a_small_delta_at_a_tiny_epsilon() -> None:
     assert gdp.delta(1e-9, math.sqrt(2e-8)) <= ZCDP(rho=1e-8).delta(1e-9) < 1e-3
 
 
 def stated(epsilon: float, **parts: Any) -> Guarantee:
-    """A guarantee about something."""
     return Guarantee(**{"trust": "central", "epsilon": epsilon, "delta": 1e-5, "protects": "x", **parts})
 
 
-def test_adversaries_are_told_apart() -> None:
-    """Two adversaries are described by the same words."""
+def test_each_adversary_has_its_own_words() -> None:
     texts = {str(stated(1.0, adversary=adversary)) for adversary in ("view", "table", "interactive")}
     assert len(texts) == 3
 
@@ -272,22 +259,18 @@ def test_printed_numbers_are_rounded_up() -> None:
 
 
 def wrong_box() -> object:
-    """A bound that is no number."""
     return Box(dim=1, low="a", high=1.0)  # type: ignore[arg-type]
 
 
 def wrong_probability() -> object:
-    """A probability that is no number."""
     return events.BinomialEvent(trials=5, shift=1.0, reach=1, probability="x")  # type: ignore[arg-type]
 
 
 def wrong_dimension() -> object:
-    """A space without coordinates."""
     return gaussian_std(sensitivity=1.0, dim=0, budget=ApproxDP(epsilon=1.0, delta=1e-5))
 
 
 def wrong_events() -> object:
-    """A number among events."""
     return events.CompositionEvent(events=[3])  # type: ignore[arg-type]
 
 
@@ -313,14 +296,12 @@ def test_spent_is_within_the_budget() -> None:
 
 
 @pytest.mark.parametrize("budget", [ZCDP(rho=1.0), PureDP(epsilon=1.0)], ids=class_name)
-def test_composed_batches(budget: Budget) -> None:
-    """A batch that is itself composed has no pure or concentrated price."""
+def test_a_composed_batch_has_a_pure_and_a_concentrated_price(budget: Budget) -> None:
     twice = events.RepetitionEvent(event=events.LaplaceEvent(scale=10.0, sensitivity=1.0), times=2)
     assert accountant.is_within_budget({"a": Counter({twice: 1})}, 2, budget)
 
 
 def test_infinite_budget_allows_everything() -> None:
-    """A ledger without a limit refuses raw data."""
     tasks: dict[str, Counter[events.Event]] = {"a": Counter({events.ClearEvent(): 1, gaussian(1.0): 1})}
     assert accountant.is_within_budget(tasks, 2, ApproxDP(epsilon=math.inf, delta=1e-5))
 
@@ -345,7 +326,6 @@ def test_equal_events_are_the_same_release(same: float) -> None:
 
 
 def stream(participations: int) -> events.ContinualEvent:
-    """Prefix sums of eight steps."""
     factors = factorise("tree", horizon=8)
     return events.ContinualEvent(factorisation=factors, std=20.0, sensitivity=1.0, participations=participations)
 

@@ -50,8 +50,7 @@ WHOLE = {"dim", "trials", "reach", "users", "participations", "times", "candidat
 
 
 @pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
-def test_events_are_values(event: Event) -> None:
-    """Two equal events differ, cannot be counted, do not survive pickling, or can be changed afterwards."""
+def test_events_are_equal_hashable_and_frozen_values(event: Event) -> None:
     again = pickle.loads(pickle.dumps(event))
     assert again == event
     assert hash(again) == hash(event)
@@ -80,8 +79,7 @@ def test_every_parameter_tells_events_apart(event: Event) -> None:
 
 
 @pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
-def test_malformed_events_are_refused(event: Event) -> None:
-    """An event with a meaningless parameter exists, or the error does not name the parameter and its value."""
+def test_malformed_events_are_refused_by_the_name_of_the_parameter(event: Event) -> None:
     for field in fields(event):
         bad: list[Any] = []
         if field.name in POSITIVE:
@@ -99,7 +97,6 @@ def test_malformed_events_are_refused(event: Event) -> None:
             assert caught.value.value is value
 
 
-def test_ordinary_parameters_are_accepted() -> None:
-    """A whole number given as a float, or a grid of zero, is refused."""
+def test_whole_floats_and_a_grid_of_zero_are_accepted() -> None:
     assert GaussianEvent(std=1, sensitivity=1, dim=1.0, grid=0) == GaussianEvent(std=1.0, sensitivity=1.0)
     assert RepetitionEvent(event=ClearEvent(), times=1e3).times == 1000

@@ -93,15 +93,13 @@ def explicit(factorisation: Factorisation) -> tuple[np.ndarray, np.ndarray]:
 
 
 def c_row(horizon: int, start: int, level: int) -> np.ndarray:
-    """The indicator of one block."""
     positions = np.arange(horizon)
     return ((positions >= start) & (positions < start + 2**level)).astype(float)
 
 
 @pytest.mark.parametrize("horizon", TABLE)
 @pytest.mark.often(of=lambda horizon: horizon in (min(TABLE), max(TABLE)))
-def test_table(horizon: int) -> None:
-    """Noise of every factorisation differs from the derivation's table, or is below what any mechanism can reach."""
+def test_noise_is_that_of_the_derivation_and_above_the_lower_bound(horizon: int) -> None:
     tree, root, *expected, bound = TABLE[horizon]
     found = [BinaryTree(horizon=horizon).unit_std()]
     found += [factorise("blt", horizon=horizon, buffers=buffers).unit_std() for buffers in (2, 3, 4, 5)]
@@ -112,8 +110,7 @@ def test_table(horizon: int) -> None:
 
 @pytest.mark.parametrize("horizon", [1, 2, 5, 8, 11, 13])
 @pytest.mark.parametrize("name", ["tree", "blt"])
-def test_sums_of_columns(name: str, horizon: int) -> None:
-    """Some choice of M elements and signs moves C x by more than is stated, or no choice moves it that far."""
+def test_no_choice_of_elements_and_signs_moves_more_than_stated(name: str, horizon: int) -> None:
     factorisation = factorise(name, horizon=horizon, buffers=3)
     c, _ = explicit(factorisation)
     for count in range(1, horizon + 1):
@@ -133,8 +130,7 @@ def test_sums_of_columns(name: str, horizon: int) -> None:
     st.integers(1, 60),
     st.integers(1, 60),
 )
-def test_sums_of_columns_of_any_blt(mixed: list[float], horizon: int, count: int) -> None:
-    """Of some BLT the first columns are not the worst, or their sum is not what an explicit matrix says."""
+def test_the_first_columns_of_any_blt_are_the_worst(mixed: list[float], horizon: int, count: int) -> None:
     pairs = len(mixed) // 2
     gaps = [upper - lower for upper, lower in itertools.pairwise(mixed)]
     if min(gaps, default=1.0) < 1e-3:
@@ -169,8 +165,7 @@ def toeplitz_column(blt: BLT) -> np.ndarray:
     return np.array(column)
 
 
-def test_known_parameters() -> None:
-    """The published parameters for T = 20000 would not have the published sensitivity and error."""
+def test_published_parameters_have_the_published_sensitivity_and_error() -> None:
     blt = BLT(
         horizon=20_000,
         theta=(0.99994519, 0.99877609, 0.98187887, 0.76270931),
@@ -183,8 +178,7 @@ def test_known_parameters() -> None:
 
 @pytest.mark.parametrize("horizon", [1, 2, 3, 4, 5, 7, 8, 13, 32, 50])
 @pytest.mark.parametrize("name", NAMES)
-def test_explicit_matrices(name: str, horizon: int) -> None:
-    """B C is not the prefix sums, or a norm is not that of the explicit matrix."""
+def test_norms_are_those_of_the_explicit_matrices(name: str, horizon: int) -> None:
     factorisation = factorise(name, horizon=horizon, buffers=3)
     c, b = explicit(factorisation)
     assert np.allclose(b @ c, np.tril(np.ones((horizon, horizon))), atol=1e-9)
@@ -202,8 +196,7 @@ def test_explicit_matrices(name: str, horizon: int) -> None:
     st.integers(1, 60),
     st.lists(st.floats(1e-3, 0.999), min_size=0, max_size=10, unique_by=lambda value: round(value, 2)),
 )
-def test_closed_forms(horizon: int, numbers: list[float]) -> None:
-    """For some interlaced parameters the geometric sums differ from the coefficients, or a coefficient is negative."""
+def test_geometric_sums_are_those_of_the_coefficients(horizon: int, numbers: list[float]) -> None:
     mixed = sorted(numbers[: len(numbers) // 2 * 2], reverse=True)
     blt = BLT(horizon=horizon, theta=tuple(mixed[0::2]), theta_hat=tuple(mixed[1::2]))
     c, b = explicit(blt)
@@ -214,8 +207,7 @@ def test_closed_forms(horizon: int, numbers: list[float]) -> None:
 
 
 @pytest.mark.parametrize(("theta", "theta_hat"), [((1.0,), (0.5,)), ((0.5,), (0.0,)), ((1.0, 0.25), (0.5, 0.0))])
-def test_ends_of_the_range(theta: tuple[float, ...], theta_hat: tuple[float, ...]) -> None:
-    """The closed forms break at theta = 1 or theta_hat = 0."""
+def test_closed_forms_hold_at_the_ends_of_the_range(theta: tuple[float, ...], theta_hat: tuple[float, ...]) -> None:
     for horizon in (1, 2, 3, 20):
         blt = BLT(horizon=horizon, theta=theta, theta_hat=theta_hat)
         c, b = explicit(blt)
@@ -224,8 +216,7 @@ def test_ends_of_the_range(theta: tuple[float, ...], theta_hat: tuple[float, ...
 
 
 @pytest.mark.parametrize("horizon", [10, 20_000, 10**6, 10**9])
-def test_fifty_digits(horizon: int) -> None:
-    """Double precision loses digits of the norms at some horizon."""
+def test_norms_keep_their_digits_at_every_horizon(horizon: int) -> None:
     blt = BLT.optimal(horizon=horizon)
     with mpmath.workdps(50):
         theta, theta_hat = [mpmath.mpf(v) for v in blt.theta], [mpmath.mpf(v) for v in blt.theta_hat]
@@ -255,8 +246,7 @@ def test_fifty_digits(horizon: int) -> None:
 
 @pytest.mark.parametrize("horizon", [*range(1, 11), 14, 20, 29, 64, 1000])
 @pytest.mark.often(of=lambda horizon: horizon in (1, 2, 3, 7, 1000))
-def test_any_horizon(horizon: int) -> None:
-    """A small horizon breaks the search, beats the lower bound, or gains from having fewer buffers."""
+def test_the_search_works_for_small_horizons(horizon: int) -> None:
     angles = (2 * np.arange(1, horizon + 1) - 1) * math.pi / (4 * horizon + 2)
     bound = np.mean(1 / (2 * np.sin(angles)))  # trace norm / T
     found = [BLT.optimal(horizon=horizon, buffers=buffers) for buffers in (1, 2, 3, 4, 5)]
@@ -268,23 +258,20 @@ def test_any_horizon(horizon: int) -> None:
     assert noise[3] <= root * 1.0002
 
 
-def test_huge_horizon() -> None:
-    """At T = 1e9 more buffers stop helping, or the mechanism is not usable there."""
+def test_the_search_works_for_a_horizon_of_a_billion() -> None:
     noise = [BLT.optimal(horizon=10**9, buffers=buffers).unit_std() for buffers in (2, 4, 6, 8)]
     assert noise == sorted(noise, reverse=True)
     assert (math.log(10**9) + np.euler_gamma + 4 * math.log(2)) / math.pi < noise[-1] < 7.69  # the square root's
     assert BinaryTree(horizon=10**9).unit_std() == math.sqrt(30 * 29)  # worst prefix 2^29 - 1
 
 
-def test_worst_prefix_of_trees() -> None:
-    """Some prefix is noisier than the error that a tree states."""
+def test_no_prefix_of_a_tree_is_noisier_than_its_error() -> None:
     for horizon in range(1, 300):
         tree = BinaryTree(horizon=horizon)
         assert tree.error() == pytest.approx(tree.prefix_std(np.arange(1, horizon + 1)).max(), rel=1e-14)
 
 
-def test_releases() -> None:
-    """Some set of elements touches more released numbers than stated."""
+def test_no_set_of_elements_touches_more_numbers_than_stated() -> None:
     for horizon in range(1, 9):
         tree, touched = BinaryTree(horizon=horizon), blocks(horizon) > 0
         for participations in (1, 2, 3, 8, 20):
@@ -296,8 +283,7 @@ def test_releases() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_values(name: str) -> None:
-    """Equal factorisations are not interchangeable as frozen values, or keep a float horizon."""
+def test_factorisations_are_equal_and_frozen_values(name: str) -> None:
     one, two = factorise(name, horizon=40), factorise(name, horizon=40.0)  # type: ignore[arg-type]
     assert one == two
     assert hash(one) == hash(two)
@@ -331,8 +317,7 @@ def test_values(name: str) -> None:
         (lambda: BLT.optimal(horizon=8).releases(0), "participations"),
     ],
 )
-def test_refusals(build: Callable[[], object], argument: str) -> None:
-    """A malformed factorisation is accepted, or the error does not name the argument."""
+def test_malformed_factorisations_are_refused_by_name(build: Callable[[], object], argument: str) -> None:
     with pytest.raises(InvalidArgument) as caught:
         build()
     assert caught.value.argument == argument
@@ -347,8 +332,9 @@ def test_refusals(build: Callable[[], object], argument: str) -> None:
         {"theta": 3},
     ],
 )
-def test_bad_cache(stored: dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Parameters from a damaged cache are used, or break the calibration."""
+def test_parameters_from_a_damaged_cache_are_ignored(
+    stored: dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("BANDANNA_CACHE", str(tmp_path))
     calibration_cache.clear_memory()
     good = BLT.optimal(horizon=77, buffers=2)
@@ -360,8 +346,7 @@ def test_bad_cache(stored: dict[str, object], tmp_path: Path, monkeypatch: pytes
     assert json.loads(file.read_text()) == document
 
 
-def test_poor_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Valid but poor parameters from a cache are priced as if they were good ones: a loss of privacy."""
+def test_poor_parameters_from_a_cache_are_priced_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BANDANNA_CACHE", str(tmp_path))
     calibration_cache.clear_memory()
     good = BLT.optimal(horizon=78, buffers=1)

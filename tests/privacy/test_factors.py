@@ -82,10 +82,6 @@ def mixtures_by_hand(users: int, mu: float, epsilon: float, tail: float) -> floa
 
 
 def test_shuffled_reports_beside_others_are_a_report_among_mixtures() -> None:
-    """Shuffled reports among other releases are priced with less noise or more users than they have, or tails are lost.
-
-    At epsilon 3 nothing but the tails is left.
-    """
     event = ShuffledGaussianEvent(std=4.0, sensitivity=1.0, users=1000)
     for epsilon, tail in ((0.05, 1e-8), (3.0, 1e-3)):
         by_hand = mixtures_by_hand(1000, 0.25, epsilon, tail)
@@ -157,16 +153,14 @@ def test_gaussians_beside_pure_releases_are_counted_as_often_as_they_are_made() 
     assert four == pytest.approx(accountant.composed_delta(Counter({laplace: 1, once: 1}), 1.0, 1e-10), rel=1e-6)
 
 
-def test_pure_batches_of_a_person_add_up() -> None:
-    """Somebody in two batches has spent the epsilon of one: the dearest two of each task count."""
+def test_the_dearest_pure_batches_of_every_task_add_up() -> None:
     batches = Counter({LaplaceEvent(scale=scale, sensitivity=1.0): 1 for scale in (1.0, 2.0, 4.0)})
     assert accountant.compute_spent({"a": batches, "b": batches}, 2, 0.0) == pytest.approx(2 * 1.5)
     assert accountant.compute_spent({"a": batches}, 2, 1e-9) <= 1.5 * (1 + 1e-9)
     assert accountant.compute_spent({"a": batches}, 2, 1e-9) > 1.4
 
 
-def test_the_largest_mu_of_a_large_epsilon() -> None:
-    """The price that a very large epsilon pays for stops where its search begins."""
+def test_the_search_for_mu_reaches_a_very_large_epsilon() -> None:
     assert float(gdp.log_delta(1e6, gdp.mu(1e6, 1e-5))) == pytest.approx(math.log(1e-5), rel=1e-6)
 
 
@@ -183,8 +177,9 @@ def test_far_terms_of_the_exact_profile_are_there_or_paid_for() -> None:
 
 @pytest.mark.parametrize("probability", [0.25, 0.75])
 @pytest.mark.parametrize(("trials", "shift"), [(10, 1), (20, 10)])
-def test_the_exact_profile_of_a_few_unfair_coins(trials: int, shift: int, probability: float) -> None:
-    """The exact delta of few counts leaves out an end of their range, or a part of the shift."""
+def test_the_exact_profile_of_a_few_unfair_coins_is_the_enumerated_one(
+    trials: int, shift: int, probability: float
+) -> None:
     mass = {k: math.comb(trials, k) * probability**k * (1 - probability) ** (trials - k) for k in range(trials + 1)}
     for epsilon in (0.5, 3.0):
         up, down = (
@@ -216,8 +211,7 @@ def test_mirrored_coins_cost_the_same() -> None:
 
 
 @pytest.mark.parametrize("cosine", [0.0, 0.3, 0.8])
-def test_caps_of_a_ball_by_archimedes(cosine: float) -> None:
-    """Mass, mean or second moment of a cap are not those of three dimensions, where T is uniform on [-1, 1]."""
+def test_caps_in_three_dimensions_have_the_moments_of_a_uniform_cosine(cosine: float) -> None:
     found = prices.cap_moments(3, cosine)
     assert found.mass == pytest.approx((1 - cosine) / 2)
     assert found.first == pytest.approx((1 - cosine**2) / 4)
@@ -278,11 +272,7 @@ def calibrated(kind: str, budget: ApproxDP, participations: int) -> Event:
 
 @pytest.mark.parametrize("participations", [1, 3])
 @pytest.mark.parametrize("kind", ["gaussian", "laplace", "continual"])
-def test_least_noise_is_that_of_its_own_grid(kind: str, participations: int) -> None:
-    """Noise is calibrated for a finer grid than it is drawn on, and breaks its promise by the rounding in between.
-
-    Grids are powers of two: a ninth of an octave in epsilon sees any change by a tenth.
-    """
+def test_noise_is_calibrated_for_the_grid_that_it_is_drawn_on(kind: str, participations: int) -> None:
     for step in range(9):
         budget = ApproxDP(epsilon=0.05 * 2 ** (-step / 9), delta=1e-5)
         event = calibrated(kind, budget, participations)
@@ -290,8 +280,7 @@ def test_least_noise_is_that_of_its_own_grid(kind: str, participations: int) -> 
 
 
 @pytest.mark.parametrize("rounded", [False, True])
-def test_composable_counts_by_hand(rounded: bool) -> None:
-    """Counts that will be composed are priced with a shift or a tail that is smaller than the sum of its parts."""
+def test_composed_counts_pay_for_shift_and_tail(rounded: bool) -> None:
     event = BinomialEvent(trials=40_000, shift=6.0, reach=20, dim=5, rounded=rounded, tail=1e-4)
     tail = 1e-2 / 2 if rounded else 1e-2
     unit = binomial_unit(event, tail)
@@ -302,8 +291,7 @@ def test_composable_counts_by_hand(rounded: bool) -> None:
     assert found.tail == pytest.approx((tail if rounded else 0.0) + 5 * unit.tail + 1e-4, rel=1e-12)
 
 
-def test_shuffled_reports_without_a_shuffler() -> None:
-    """Reports that nobody shuffles have another price than their noise gives them."""
+def test_reports_without_a_shuffler_have_the_price_of_their_noise() -> None:
     price = gaussian_price(ShuffledGaussianEvent(std=4.0, sensitivity=2.0, users=10, tail=1e-9), TAIL)
     assert (price.mu, price.tail) == (0.5, 1e-9)
 
@@ -317,8 +305,7 @@ def test_refused_counts_are_the_improbable_ones(probability: float) -> None:
     assert sum(mass[high + 1 :]) <= Fraction(1, 2**61) < sum(mass[high:])
 
 
-def test_refusals_leave_half_of_the_delta() -> None:
-    """A delta is accepted of which refusals use up more than a half."""
+def test_refusals_must_leave_half_of_the_delta() -> None:
     cost = (1 + math.e) * refusal_tail(16, 5)
     left = subtract_refusals(ApproxDP(epsilon=1.0, delta=2.1 * cost), 16, 5)
     assert isinstance(left, ApproxDP)

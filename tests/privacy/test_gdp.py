@@ -24,7 +24,6 @@ DELTAS = (0.9, 0.5, 0.1, 1e-3, 1e-5, 1e-10, 1e-15)
 
 
 def exact(epsilon: float, mu: float) -> mpmath.mpf:
-    """delta_G(epsilon; mu) by its definition, 60 digits."""
     with mpmath.workdps(60):
         e, m = mpmath.mpf(epsilon), mpmath.mpf(mu)
         return mpmath.ncdf(-e / m + m / 2) - mpmath.exp(e) * mpmath.ncdf(-e / m - m / 2)
@@ -43,8 +42,7 @@ def hockey_stick(epsilon: float, mu: float, std: float = 1.0) -> float:
 
 
 @pytest.mark.parametrize("epsilon", EPSILONS)
-def test_delta_against_many_digits(epsilon: float) -> None:
-    """delta(epsilon, mu) is off by 1e-9 relative somewhere between 1e-15 and 1."""
+def test_delta_agrees_with_60_digits_from_1e_15_to_1(epsilon: float) -> None:
     mus = [*np.geomspace(1e-4, 60.0, 60), *(gdp.mu(epsilon, delta) for delta in DELTAS)]
     shown = 0
     for mu in mus:
@@ -86,23 +84,20 @@ def test_inverses_are_tight_and_safe(epsilon: float, delta: float) -> None:
         (10.0, 1e-5, 0.49989),
     ],
 )
-def test_table_of_least_noise(epsilon: float, delta: float, inverse: float) -> None:
-    """The analytic Gaussian's noise per unit of sensitivity is not that of the derivation's table."""
+def test_the_least_noise_is_that_of_the_derivation(epsilon: float, delta: float, inverse: float) -> None:
     digits = len(str(inverse).split(".")[1])
     assert round(1 / gdp.mu(epsilon, delta), digits) == inverse
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.2, 0.1), (1.0, 1e-5), (10.0, 1e-5), (20.0, 1e-10)])
-def test_integrated_divergence_meets_the_claim(epsilon: float, delta: float) -> None:
-    """Noise of std 1/mu does not have the divergence claimed, or a std 20 % smaller would go unnoticed."""
+def test_the_integrated_divergence_is_delta_and_a_fifth_less_noise_exceeds_it(epsilon: float, delta: float) -> None:
     mu = gdp.mu(epsilon, delta)
     assert hockey_stick(epsilon, 1.0, 1 / mu) == pytest.approx(delta, rel=1e-7)
     assert hockey_stick(epsilon, 1.0, 0.8 / mu) > 1.2 * delta
 
 
 @pytest.mark.parametrize("mu", [0.1, 0.5, 1.0, 3.0])
-def test_dp_accounting_agrees(mu: float) -> None:
-    """dp-accounting's Gaussian has another profile, beyond its discretisation."""
+def test_dp_accounting_has_the_same_profile(mu: float) -> None:
     upper = pld.from_gaussian_mechanism(1 / mu, value_discretization_interval=1e-3)
     for delta in (1e-2, 1e-5, 1e-9):
         theirs, ours = upper.get_epsilon_for_delta(delta), gdp.epsilon(delta, mu)
@@ -113,8 +108,7 @@ def test_dp_accounting_agrees(mu: float) -> None:
 
 
 @given(st.floats(1e-6, 100.0), st.floats(1e-3, 40.0), st.floats(1.0, 3.0))
-def test_delta_is_monotone(epsilon: float, mu: float, factor: float) -> None:
-    """delta rises with epsilon, or falls as mu grows, or is not the one direction's of a symmetric pair."""
+def test_delta_falls_with_epsilon_and_rises_with_mu(epsilon: float, mu: float, factor: float) -> None:
     here = float(gdp.log_delta(epsilon, mu))
     assert float(gdp.log_delta(factor * epsilon, mu)) <= here + 1e-10
     assert float(gdp.log_delta(epsilon, factor * mu)) >= here - 1e-10
@@ -123,14 +117,12 @@ def test_delta_is_monotone(epsilon: float, mu: float, factor: float) -> None:
 
 @examples(30, full=100)
 @given(st.floats(1e-6, 100.0), st.floats(1e-15, 0.99), st.floats(1.0, 3.0))
-def test_mu_is_monotone(epsilon: float, delta: float, factor: float) -> None:
-    """A larger budget buys less mu."""
+def test_a_larger_budget_buys_more_mu(epsilon: float, delta: float, factor: float) -> None:
     assert gdp.mu(factor * epsilon, delta) >= gdp.mu(epsilon, delta) * (1 - 1e-10)
     assert gdp.mu(epsilon, min(factor * delta, 0.999)) >= gdp.mu(epsilon, delta) * (1 - 1e-10)
 
 
-def test_arrays_broadcast() -> None:
-    """The vectorised profile differs from the one computed point by point."""
+def test_the_profile_of_arrays_is_that_of_their_elements() -> None:
     epsilon, mu = np.array([[0.5], [2.0]]), np.array([0.0, 0.3, 1.0, 5.0, math.inf])
     table = gdp.delta(epsilon, mu)
     assert table.shape == (2, 5)
@@ -140,8 +132,7 @@ def test_arrays_broadcast() -> None:
         assert table[i, 1 + j] == float(gdp.delta(float(epsilon[i, 0]), float(mu[1 + j])))
 
 
-def test_ends() -> None:
-    """Nothing released costs something, or an infinite price can be paid with a finite epsilon."""
+def test_zero_and_infinite_prices_have_their_epsilon() -> None:
     assert gdp.epsilon(1e-5, 0.0) == 0.0
     assert gdp.epsilon(0.0, 1.0) == math.inf
     assert gdp.epsilon(1e-5, math.inf) == math.inf
@@ -151,15 +142,13 @@ def test_ends() -> None:
 
 
 @pytest.mark.parametrize("epsilon", [0.0, -1.0, math.nan, True, "1", None])
-def test_bad_epsilon(epsilon: Any) -> None:
-    """A meaningless epsilon buys a price."""
+def test_a_meaningless_epsilon_buys_no_price(epsilon: Any) -> None:
     with pytest.raises(InvalidBudget, match="epsilon"):
         gdp.mu(epsilon, 1e-5)
 
 
 @pytest.mark.parametrize("delta", [1.0, -1e-9, math.nan, math.inf, True, "0.1", None])
-def test_bad_delta(delta: Any) -> None:
-    """A delta outside [0, 1) is priced."""
+def test_a_delta_outside_of_0_and_1_is_refused(delta: Any) -> None:
     with pytest.raises(InvalidBudget, match="delta"):
         gdp.mu(1.0, delta)
     with pytest.raises(InvalidBudget, match="delta"):
@@ -167,8 +156,7 @@ def test_bad_delta(delta: Any) -> None:
 
 
 @pytest.mark.parametrize("mu", [-1e-9, -math.inf, math.nan, True, "0.1", None, [1.0], 10**400])
-def test_bad_mu(mu: Any) -> None:
-    """A price that is no number >= 0 has an epsilon, or can be built."""
+def test_a_price_must_be_a_number_from_0_on(mu: Any) -> None:
     for use in (lambda: gdp.epsilon(1e-5, mu), lambda: gdp.epsilon(0.0, mu), lambda: Price(mu=mu)):
         with pytest.raises(InvalidArgument, match="mu must be"):
             use()
@@ -198,7 +186,6 @@ def test_gaussian_noise_is_never_pure() -> None:
 
 @given(st.lists(st.floats(1e-9, 5.0), min_size=1, max_size=6), st.lists(st.floats(0.0, 1e-6), min_size=6, max_size=6))
 def test_prices_compose_by_squares(mus: list[float], tails: list[float]) -> None:
-    """Composed mu are not the root of the sum of squares, or tails do not add."""
     total = Price(mu=0.0)
     for mu, tail in zip(mus, tails, strict=False):
         total = total + Price(mu=mu, tail=tail)
@@ -207,7 +194,6 @@ def test_prices_compose_by_squares(mus: list[float], tails: list[float]) -> None
 
 
 def test_repetition_is_repeated_addition() -> None:
-    """A price repeated is not the price added up."""
     one, total = Price(mu=0.3, tail=1e-9), Price(mu=0.0)
     for _ in range(7):
         total = total + one
@@ -216,8 +202,7 @@ def test_repetition_is_repeated_addition() -> None:
     assert repeated.tail == pytest.approx(total.tail, rel=1e-14)
 
 
-def test_composition_against_convolved_losses() -> None:
-    """Composed Gaussians are not Gaussian with the squares added."""
+def test_composed_gaussians_agree_with_convolved_losses() -> None:
     total = Price(mu=0.5) + Price(mu=0.9)
     first = pld.from_gaussian_mechanism(1 / 0.5, value_discretization_interval=1e-3)
     composed = first.compose(pld.from_gaussian_mechanism(1 / 0.9, value_discretization_interval=1e-3))
@@ -226,7 +211,6 @@ def test_composition_against_convolved_losses() -> None:
 
 
 def test_tails_cost_both_directions() -> None:
-    """A total-variation mass t costs less than (1 + e^epsilon) t of delta."""
     price = Price(mu=0.5, tail=1e-7)
     assert price.delta(2.0) == pytest.approx(float(exact(2.0, 0.5)) + (1 + math.exp(2.0)) * 1e-7, rel=1e-12)
     assert Price(mu=0.5, tail=0.4).delta(2.0) == 1.0
@@ -238,7 +222,6 @@ def test_tails_cost_both_directions() -> None:
 
 @pytest.mark.parametrize(("mu", "tail", "delta"), [(0.5, 1e-12, 1e-5), (1.0, 1e-13, 1e-6), (0.2, 0.0, 1e-8)])
 def test_price_epsilon_inverts_price_delta(mu: float, tail: float, delta: float) -> None:
-    """The epsilon of a price does not meet its own delta, or could be smaller."""
     price = Price(mu=mu, tail=tail)
     epsilon = price.epsilon(delta)
     assert price.delta(epsilon) <= delta
@@ -246,8 +229,7 @@ def test_price_epsilon_inverts_price_delta(mu: float, tail: float, delta: float)
     assert Price(mu=mu, tail=1e-3).epsilon(1e-4) == math.inf
 
 
-def test_solve_epsilon() -> None:
-    """The search for epsilon misses the crossing, errs on the unsafe side or finds one where there is none."""
+def test_the_search_for_epsilon_ends_on_the_safe_side_of_the_crossing() -> None:
     for target in (0.9, 1e-3, 1e-12, 1e-200):
         found = gdp.solve_epsilon(lambda e: math.exp(-e), target)
         assert math.exp(-found) <= target

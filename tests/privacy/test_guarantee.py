@@ -25,13 +25,11 @@ EVENT = GaussianEvent(std=2.0, sensitivity=1.0)
 
 
 def stated(**changes: Any) -> Guarantee:
-    """A guarantee with some parts changed."""
     parts: dict[str, Any] = {"trust": "central", "epsilon": 0.75, "delta": 1e-5, "protects": "a user's clicks"}
     return Guarantee(**{**parts, **changes})
 
 
-def test_sentences_carry_the_numbers() -> None:
-    """The printed promise omits epsilon, delta, rho, the trust model, what is protected, adjacency or observers."""
+def test_the_sentences_state_all_numbers_and_parties() -> None:
     text = str(
         stated(rho=0.125, observers=(("the server", "raw data"), ("everybody", "noisy sums")), adjacency="replacement")
     )
@@ -49,8 +47,7 @@ def test_sentences_carry_the_numbers() -> None:
     assert "shuffler" not in text
 
 
-def test_units_are_told_apart() -> None:
-    """A promise for one participation reads like one for all of a user's."""
+def test_one_participation_and_all_of_them_read_differently() -> None:
     assert "over all participations of a user (at most 7)" in str(stated(unit="user", participations=7))
     assert "each participation" in str(stated())
     assert "zCDP" not in str(stated())  # none is stated
@@ -67,8 +64,7 @@ def test_no_promise_is_no_promise() -> None:
         assert "epsilon" not in str(nothing)
 
 
-def test_shuffler_sentence() -> None:
-    """What the shuffler itself could learn is not said for a shuffle protocol, or said for others."""
+def test_only_shuffle_protocols_state_the_view_of_the_shuffler() -> None:
     left = str(stated(trust="shuffle", shuffler=ApproxDP(epsilon=3.25, delta=1e-4)))
     assert "Against the shuffler itself" in left
     assert "the guarantee is epsilon = 3.25, delta = 0.0001 if single reports are kept." in left
@@ -100,8 +96,7 @@ def test_one_process_is_trusted_unless_roles_run_apart() -> None:
     ],
     ids=["plain", "infinite", "shuffle", "user"],
 )
-def test_dictionary_is_json(guarantee: Guarantee) -> None:
-    """The dictionary cannot be written as strict JSON, or loses a field."""
+def test_the_dictionary_is_strict_json_with_all_fields(guarantee: Guarantee) -> None:
     plain = json.loads(json.dumps(guarantee.to_dict(), allow_nan=False))
     assert plain["trust"] == guarantee.trust
     assert plain["epsilon"] == (None if math.isinf(guarantee.epsilon) else guarantee.epsilon)
@@ -120,8 +115,7 @@ def test_dictionary_is_json(guarantee: Guarantee) -> None:
 @pytest.mark.parametrize(
     ("name", "value"), [("trust", "blind"), ("trust", None), ("unit", "household"), ("adversary", "lazy")]
 )
-def test_bad_words(name: str, value: Any) -> None:
-    """A guarantee with an unknown trust model, unit or adversary exists."""
+def test_unknown_words_are_refused(name: str, value: Any) -> None:
     with pytest.raises(InvalidArgument, match=name):
         stated(**{name: value})
 
@@ -130,8 +124,7 @@ def test_bad_words(name: str, value: Any) -> None:
 
 
 @pytest.mark.parametrize("participations", [1, 4])
-def test_guarantee_is_the_accountants(participations: int) -> None:
-    """The stated numbers are not those of the composed releases."""
+def test_the_numbers_are_those_of_the_accountant(participations: int) -> None:
     guarantee = compute_guarantee(EVENT, delta=1e-6, trust="central", protects="x", participations=participations)
     mu = 0.5 * math.sqrt(participations)
     assert guarantee.epsilon == pytest.approx(gdp.epsilon(1e-6, mu), rel=1e-8)
@@ -151,8 +144,7 @@ def test_continual_release_covers_all_participations_already() -> None:
     assert one.participations == 2
 
 
-def test_pure_and_clear_releases() -> None:
-    """Laplace noise is not pure at delta = 0, or raw data has a guarantee."""
+def test_laplace_noise_is_pure_and_raw_data_has_no_guarantee() -> None:
     pure = compute_guarantee(LaplaceEvent(scale=4.0, sensitivity=1.0), delta=0.0, trust="local", protects="x")
     assert (pure.epsilon, pure.delta) == (0.25, 0.0)
     clear = compute_guarantee(ClearEvent(), delta=1e-6, trust="none", protects="x")
@@ -190,8 +182,7 @@ def test_nothing_is_left_against_the_shuffler() -> None:
 @pytest.mark.parametrize(
     ("trials", "probability"), [(5, 0.5), (40, 0.5), (400, 0.5), (400, 0.25), (40, 0.75), (3000, 0.1)]
 )
-def test_exposure_by_enumeration(trials: int, probability: float) -> None:
-    """The shuffler is surer than stated, or less sure."""
+def test_the_exposure_is_that_of_the_enumerated_counts(trials: int, probability: float) -> None:
     domain = LinearReport(features=2)
     noise = BinomialNoise(scale=11.5, trials=trials, users=20, probability=probability)
     truth = local_truth(noise, domain)
@@ -201,7 +192,6 @@ def test_exposure_by_enumeration(trials: int, probability: float) -> None:
 
 
 def test_enough_coins_leave_a_local_guarantee() -> None:
-    """With many coins per user the local guarantee is not stated, or is better than the exact one of one coordinate."""
     domain = LinearReport(features=1)
     noise = BinomialNoise(scale=8.0, trials=4000, users=10)
     guarantee = ShuffleBinomial(domain=domain, noise=noise, delta=1e-4).guarantee
@@ -214,8 +204,7 @@ def test_enough_coins_leave_a_local_guarantee() -> None:
     assert guarantee.shuffler.epsilon > guarantee.epsilon  # the shuffler sees more than everybody else
 
 
-def test_local_guarantee_composes_over_participations() -> None:
-    """A shuffler that meets a user several times is said to learn as little as from one report."""
+def test_the_view_of_the_shuffler_composes_over_participations() -> None:
     local = BinomialEvent(trials=4000, shift=10.0, reach=10)
     one, four = (
         compute_guarantee(EVENT, delta=1e-5, trust="shuffle", protects="x", participations=m, local=local)

@@ -38,8 +38,6 @@ class Asked:
         self.ledger, self.drawn, self.seen = Ledger(budget=BUDGET, store=store), 0, {}
 
     def ask(self, batch: int, trouble: Any) -> None:
-        """One answer, or trouble."""
-
         def draw() -> int:
             self.drawn += 1
             return self.drawn
@@ -71,7 +69,6 @@ class Asked:
         return batch
 
     def check(self, store: Any, count: int) -> None:
-        """Everything is there once, and counted."""
         entries = store.entries()
         assert {int(one.batch): one.release[0] for one in entries} == self.seen
         assert [one.members for one in entries] == [(f"m{i}", f"n{i}") for i in range(count)]
@@ -80,13 +77,11 @@ class Asked:
         run_threads(lambda: self.ask(0, nullcontext()), 1)  # no lock is held
 
 
-def test_an_interrupt_in_memory() -> None:
-    """After an interrupt at some line, a release in memory is lost, uncounted, or another one than was seen."""
+def test_an_interrupt_at_any_line_leaves_a_memory_store_whole() -> None:
     assert Asked(MemoryStore()).sweep(Interrupt) > 40
 
 
-def test_an_interrupt_with_a_file(tmp_path: Path) -> None:
-    """After an interrupt at some line, a release in a file is lost, uncounted, or another one than was seen."""
+def test_an_interrupt_at_any_line_leaves_a_file_store_whole(tmp_path: Path) -> None:
     asked = Asked(SQLiteStore(tmp_path / "l"))
     count = asked.sweep(Interrupt)
     assert count > 100
@@ -94,8 +89,7 @@ def test_an_interrupt_with_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["before", "after", "gone"])
-def test_a_failing_disk(how: str, tmp_path: Path) -> None:
-    """After a statement that fails, done or not, a release is lost or half there, or the error names another cause."""
+def test_a_failing_statement_leaves_a_release_whole_or_undone(how: str, tmp_path: Path) -> None:
     asked = Asked(SQLiteStore(tmp_path / "l"))
     count = asked.sweep(partial(Failure, how))
     assert count > 10

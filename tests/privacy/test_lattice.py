@@ -44,20 +44,17 @@ def divergence(mass: Floats, shifts: tuple[int, ...], epsilon: float) -> float:
 
 
 def worst(law: LatticeLaw, shifts: tuple[int, ...], epsilon: float) -> float:
-    """The larger of the two directions."""
     _, mass = masses(law)
     return max(divergence(mass, shifts, epsilon), divergence(mass, tuple(-v for v in shifts), epsilon))
 
 
 def claim(unit: LatticePrice, shifts: tuple[int, ...], epsilon: float) -> float:
-    """What Theorem A says about a shift."""
     assert max(abs(v) for v in shifts) <= unit.reach
     norm = math.sqrt(sum(v * v for v in shifts))
     return Price(mu=unit.mu * norm, tail=len(shifts) * unit.tail).delta(epsilon)
 
 
 def exact_log_binomial(n: int, k: int, p: float) -> mpmath.mpf:
-    """log of the binomial mass, 50 digits."""
     with mpmath.workdps(50):
         choose = mpmath.loggamma(n + 1) - mpmath.loggamma(k + 1) - mpmath.loggamma(n - k + 1)
         return choose + k * mpmath.log(mpmath.mpf(p)) + (n - k) * mpmath.log(1 - mpmath.mpf(p))
@@ -65,8 +62,7 @@ def exact_log_binomial(n: int, k: int, p: float) -> mpmath.mpf:
 
 @pytest.mark.parametrize("n", [1, 2, 3, 7, 16, 31, 100, 1000, 10**6, 10**9, 10**12])
 @pytest.mark.parametrize("p", [0.5, 0.25, 0.01, 0.9])
-def test_binomial_mass_against_many_digits(n: int, p: float) -> None:
-    """The mass of Bin(n, p) is off by 1e-12 relative at some point that matters, or p is off by a rounding error."""
+def test_the_binomial_mass_agrees_with_50_digits(n: int, p: float) -> None:
     exact_mean = (p * 4).is_integer()  # else n p is rounded, which is as much as another p in its last digit
     allowed = 1e-12 if exact_mean else 1e-12 + 2e-15 * math.sqrt(n)
     std = math.sqrt(n * p * (1 - p))
@@ -79,8 +75,7 @@ def test_binomial_mass_against_many_digits(n: int, p: float) -> None:
         assert abs(float(mpmath.mpf(float(value)) - truth)) < allowed + 4e-16 * abs(float(truth)), (n, p, k)
 
 
-def test_binomial_mass_against_scipy() -> None:
-    """The mass of Bin(n, p) differs from scipy's, does not sum to one, or is positive outside of its support."""
+def test_the_binomial_mass_agrees_with_scipy() -> None:
     for n, p in [(1, 0.5), (5, 0.25), (40, 0.5), (300, 0.7), (2000, 0.25)]:
         points = np.arange(-2.0, n + 3)
         mass = np.exp(binomial_law(n, p).log_mass(points))
@@ -93,8 +88,7 @@ def test_binomial_mass_against_scipy() -> None:
 
 
 @pytest.mark.parametrize("std", [0.2, 0.5, 1.0, 1.7, 2.0, 2.1, 5.0, 50.0])
-def test_discrete_gaussian_mass_against_sums(std: float) -> None:
-    """The discrete Gaussian is not exp(-j^2 / 2 std^2) over its sum."""
+def test_the_discrete_gaussian_mass_is_that_of_its_definition(std: float) -> None:
     with mpmath.workdps(50):
         reach = math.ceil(16 * std) + 10
         scale = 2 * mpmath.mpf(std) ** 2
@@ -132,8 +126,7 @@ def exact_price(low: int, mass: list[mpmath.mpf], zmax: float) -> tuple[mpmath.m
     [(20, 0.5, 3.0), (60, 0.5, 5.0), (61, 0.25, 4.0), (150, 0.7, 6.0), (160, 0.5, 9.5), (420, 0.5, 9.5)],
 )
 @pytest.mark.often(of=lambda n: n < 420)
-def test_binomial_price_against_many_digits(n: int, p: float, zmax: float) -> None:
-    """mu_1, t or the reach of Theorem A is not that of its definition."""
+def test_the_binomial_price_is_that_of_theorem_a_in_60_digits(n: int, p: float, zmax: float) -> None:
     with mpmath.workdps(60):
         mu, tail, reach = exact_price(0, [mpmath.exp(exact_log_binomial(n, k, p)) for k in range(n + 1)], zmax)
     price = prices.price_lattice_law(binomial_law(n, p), zmax)
@@ -144,8 +137,7 @@ def test_binomial_price_against_many_digits(n: int, p: float, zmax: float) -> No
 
 @pytest.mark.parametrize(("std", "zmax"), [(1.3, 4.0), (2.5, 6.0), (3.0, 10.5), (9.0, 10.5)])
 @pytest.mark.often(of=lambda std: std < 9)
-def test_discrete_gaussian_price_against_many_digits(std: float, zmax: float) -> None:
-    """mu_1, t or the reach of Theorem A is not that of its definition, far tails included."""
+def test_the_discrete_gaussian_price_is_that_of_theorem_a_in_60_digits(std: float, zmax: float) -> None:
     with mpmath.workdps(60):
         reach = math.ceil(18 * std)
         weights = [mpmath.exp(-(mpmath.mpf(j) ** 2) / (2 * mpmath.mpf(std) ** 2)) for j in range(-reach, reach + 1)]
@@ -157,8 +149,7 @@ def test_discrete_gaussian_price_against_many_digits(std: float, zmax: float) ->
     assert price.reach == span
 
 
-def test_price_near_the_last_dense_law() -> None:
-    """At std 10000, where increments are 1e-4 and rounding weighs most, mu_1 is off by more than 1e-8."""
+def test_the_price_is_accurate_where_rounding_weighs_most() -> None:
     n, zmax = 4 * 10**8, 8.0
     price = prices.price_lattice_law(binomial_law(n, 0.5), zmax)
     hi = n // 2 + (price.reach + 1) // 2  # symmetric law: mu_1 is the last increment
@@ -204,8 +195,7 @@ def test_bound_is_above_the_exact_divergence(name: str, shifts: tuple[int, ...])
 
 
 @pytest.mark.parametrize("shift", [1, 4, 10, 25, 40])
-def test_bound_of_one_coordinate(shift: int) -> None:
-    """The bound falls below the exact divergence somewhere on a fine grid of epsilon, for one coordinate."""
+def test_the_bound_of_one_coordinate_holds_on_a_fine_grid_of_epsilon(shift: int) -> None:
     for n, p in [(400, 0.5), (400, 0.25), (1500, 0.5)]:
         law = binomial_law(n, p)
         units = [prices.price_lattice_law(law, zmax) for zmax in (4.0, 6.0, 8.0)]
@@ -216,8 +206,7 @@ def test_bound_of_one_coordinate(shift: int) -> None:
 
 @pytest.mark.parametrize(("delta", "slack"), [(0.1, 1.02), (1e-3, 1.07), (1e-5, 1.07)])
 @pytest.mark.parametrize("epsilon", [0.2, 1.0, 4.0])
-def test_bound_is_tight(delta: float, slack: float, epsilon: float) -> None:
-    """At N = 2000 the bound is more than 2 % (delta 0.1) or 7 % (1e-3 to 1e-5) above the truth."""
+def test_the_bound_is_within_2_to_7_percent_of_the_truth(delta: float, slack: float, epsilon: float) -> None:
     law = binomial_law(2000, 0.5)
     shift = max(1, round(gdp.mu(epsilon, delta) * law.std))
     exact = worst(law, (shift,), epsilon)
@@ -261,8 +250,9 @@ def test_gaussian_of_the_same_variance_is_not_a_bound() -> None:
     ],
     ids=["Bin(5e8, 1/2)", "Bin(8e8, 1/4)", "Bin(2e10, 1/100)", "10000.5", "43210.9"],
 )
-def test_blocks_against_every_point(law: LatticeLaw, zmax: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Grouping points in blocks understates mu_1, or overstates it by more than 0.1 %."""
+def test_blocks_overstate_the_price_by_less_than_a_thousandth(
+    law: LatticeLaw, zmax: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     blocks = prices.price_lattice_law(law, zmax)
     monkeypatch.setattr(prices, "_DENSE", math.inf)
     dense = prices.price_lattice_law(law, zmax)
@@ -273,14 +263,12 @@ def test_blocks_against_every_point(law: LatticeLaw, zmax: float, monkeypatch: p
 
 @pytest.mark.parametrize("n", [500, 1000, 20_000, 10**6])
 @pytest.mark.parametrize("zmax", [5.0, 7.0])
-def test_asymptotic_price(n: int, zmax: float) -> None:
-    """mu_1 of Bin(N, 1/2) is not (1 + (zmax^2 - 1)/4N)/std to the first order."""
+def test_the_price_of_fair_coins_has_its_first_order_term(n: int, zmax: float) -> None:
     excess = prices.price_lattice_law(binomial_law(n, 0.5), zmax).mu * math.sqrt(n) / 2 - 1
     assert excess == pytest.approx((zmax**2 - 1) / (4 * n), rel=0.1, abs=2e-8)
 
 
-def test_fair_coins_are_best() -> None:
-    """Skewed coins are not the worse choice that the derivation says: 1.2 % against 11 % at N = 1000, zmax = 7."""
+def test_fair_coins_have_the_least_price() -> None:
     fair = prices.price_lattice_law(binomial_law(1000, 0.5), 7.0).mu * math.sqrt(250)
     skewed = prices.price_lattice_law(binomial_law(1000, 0.25), 7.0).mu * math.sqrt(187.5)
     assert fair == pytest.approx(1.012, abs=1e-3)

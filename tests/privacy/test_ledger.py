@@ -69,7 +69,6 @@ def make_store(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], L
 
 @pytest.fixture
 def store(make_store: Callable[[], LedgerStore]) -> LedgerStore:
-    """An empty store."""
     return make_store()
 
 
@@ -81,7 +80,6 @@ class Draw:
         self.failures = failures
 
     def __call__(self) -> np.ndarray:
-        """A fresh array each time."""
         self.calls += 1
         if self.calls <= self.failures:
             raise OSError("no entropy today")
@@ -89,15 +87,13 @@ class Draw:
 
 
 def entry(task: str = "t", batch: str = "1", **changes: Any) -> LedgerEntry:
-    """A committed expense."""
     return LedgerEntry(**{"task": task, "batch": batch, "event": EVENT, "fingerprint": "f", **changes})
 
 
 # Conformance: what every store must do
 
 
-def test_store_begins_empty(store: LedgerStore) -> None:
-    """A new store holds entries, or finds some."""
+def test_a_new_store_is_empty(store: LedgerStore) -> None:
     assert store.entries() == []
     assert store.find("t", "1") is None
 
@@ -154,15 +150,13 @@ def test_store_has_a_secret_of_its_own(make_store: Callable[[], LedgerStore]) ->
     assert first.secret() != second.secret()
 
 
-def test_store_lists_are_copies(store: LedgerStore) -> None:
-    """A caller changes the store through the list that it was given."""
+def test_the_list_of_entries_is_a_copy(store: LedgerStore) -> None:
     store.commit(entry())
     store.entries().clear()
     assert store.entries() == [entry()]
 
 
-def test_store_summaries(store: LedgerStore) -> None:
-    """What a store says about its entries at a glance is not what its entries say."""
+def test_summaries_are_those_of_the_entries(store: LedgerStore) -> None:
     assert store.tasks() == {}
     assert store.named("t") is None
     assert store.appearances("t", ["a"]) == {"a": 0}
@@ -183,8 +177,7 @@ def test_store_summaries(store: LedgerStore) -> None:
     assert store.find("t", "2").release == (1.5,)
 
 
-def test_store_work_is_exclusive(store: LedgerStore) -> None:
-    """Two threads work on the store at once, so that check-and-commit is not one step."""
+def test_work_in_a_store_is_exclusive(store: LedgerStore) -> None:
     inside, most = 0, 0
     barrier = threading.Barrier(4)
 
@@ -228,8 +221,7 @@ def run_threads(work: Callable[[], None], count: int) -> None:
 # Check, commit, release
 
 
-def test_released_once_and_returned_again(store: LedgerStore) -> None:
-    """Asked again, the ledger draws fresh noise, returns something else or spends again."""
+def test_a_repeated_request_returns_the_stored_release(store: LedgerStore) -> None:
     ledger, draw = Ledger(budget=BUDGET, store=store), Draw()
     data = np.arange(6.0).reshape(2, 3)
     first = ledger.release(EVENT, task="t", batch=1, data=data, draw=draw)
@@ -251,8 +243,7 @@ def test_memory_store_returns_what_was_stored() -> None:
     assert first == again == {"count": 3, "note": None}
 
 
-def test_another_ledger_on_the_same_store(store: LedgerStore) -> None:
-    """After a restart the store's releases and expenses are forgotten."""
+def test_a_restarted_ledger_knows_releases_and_expenses(store: LedgerStore) -> None:
     draw = Draw()
     first = Ledger(budget=BUDGET, store=store).release(EVENT, task="t", batch=1, data=b"x", draw=draw)
     restarted = Ledger(budget=BUDGET, store=store)
@@ -273,7 +264,6 @@ def test_expense_is_committed_before_the_noise_is_drawn(store: LedgerStore) -> N
 
 
 def test_failed_draw_leaves_the_expense(store: LedgerStore) -> None:
-    """When the noise cannot be drawn the expense is taken back, or the same request cannot be repeated."""
     ledger, draw = Ledger(budget=BUDGET, store=store), Draw(failures=2)
     for _ in range(2):
         with pytest.raises(OSError, match="entropy"):
@@ -288,7 +278,6 @@ def test_failed_draw_leaves_the_expense(store: LedgerStore) -> None:
 
 
 def test_refused_expense_leaves_nothing(store: LedgerStore) -> None:
-    """A refused release was drawn, committed or stored; or its error does not say what was refused."""
     ledger, draw = Ledger(budget=BUDGET, store=store), Draw()
     dear = GaussianEvent(std=1.99, sensitivity=1.0)
     with pytest.raises(BudgetExceeded, match=r"'t'.*2\.004.*1\.99.*nothing was spent or released"):
@@ -299,9 +288,7 @@ def test_refused_expense_leaves_nothing(store: LedgerStore) -> None:
     ledger.release(EVENT, task="t", batch=1, data=b"x", draw=draw)  # the id is still free
 
 
-def test_unknown_events_are_refused(store: LedgerStore) -> None:
-    """An event without a price is released."""
-
+def test_an_event_without_a_price_is_not_released(store: LedgerStore) -> None:
     class Secret(Event):
         """Nobody knows what this costs."""
 
@@ -326,8 +313,7 @@ def test_unknown_events_are_refused(store: LedgerStore) -> None:
     ],
     ids=["a value", "the shape", "transposed", "shorter", "bytes"],
 )
-def test_other_data_is_refused(store: LedgerStore, other: Any) -> None:
-    """Other data under a released id gets the stored release, or a new one."""
+def test_other_data_under_a_released_id_is_refused(store: LedgerStore, other: Any) -> None:
     ledger, draw = Ledger(budget=BUDGET, store=store), Draw()
     ledger.release(EVENT, task="t", batch=1, data=np.array([[1.0, 2.0], [3.0, 4.0]]), draw=draw)
     with pytest.raises(ConflictingRelease, match=r"'t'.*'1'.*nothing was released"):
@@ -335,8 +321,7 @@ def test_other_data_is_refused(store: LedgerStore, other: Any) -> None:
     assert draw.calls == 1
 
 
-def test_other_mechanism_is_refused(store: LedgerStore) -> None:
-    """Less, or other, noise on the same data under a released id is released."""
+def test_another_mechanism_under_a_released_id_is_refused(store: LedgerStore) -> None:
     ledger, draw = Ledger(budget=BUDGET, store=store), Draw()
     ledger.release(EVENT, task="t", batch=1, data=b"x", draw=draw)
     for other in (GaussianEvent(std=4.0, sensitivity=1.0), GaussianEvent(std=2.0, sensitivity=1.0, dim=2)):
@@ -355,7 +340,6 @@ def test_equal_data_in_other_memory_is_the_same(store: LedgerStore) -> None:
 
 
 def test_fingerprints_are_keyed(make_store: Callable[[], LedgerStore]) -> None:
-    """The same data has the same fingerprint in two stores, or data can be read off the store's entries."""
     marks = set()
     for _ in range(2):
         store = make_store()
@@ -395,8 +379,7 @@ def test_data_must_be_numbers_or_bytes(store: LedgerStore) -> None:
 
 
 @pytest.mark.parametrize("participations", [1, 2, 3])
-def test_overspending_is_refused(store: LedgerStore, participations: int) -> None:
-    """Batches are released beyond the budget of a person in M of them, or refused although it suffices."""
+def test_a_user_in_several_batches_pays_for_all_of_them(store: LedgerStore, participations: int) -> None:
     budget = ApproxDP(epsilon=gdp.epsilon(1e-5, 0.5 * participations**0.5) * (1 + 1e-9), delta=1e-5)
     ledger = Ledger(budget=budget, participations=participations, store=store)
     for batch in range(6):  # every person is in M of them: no more than M are paid for
@@ -442,8 +425,7 @@ def test_unequal_batches_against_every_person(store: LedgerStore, participations
         assert accountant.satisfies(person, ledger.budget)
 
 
-def test_other_budgets(store: LedgerStore) -> None:
-    """A pure or concentrated budget is overspent."""
+def test_pure_and_concentrated_budgets_are_not_overspent(store: LedgerStore) -> None:
     ledger = Ledger(budget=PureDP(epsilon=1.0), participations=2, store=store)
     half = LaplaceEvent(scale=2.0, sensitivity=1.0)
     for batch in range(3):
@@ -459,7 +441,7 @@ def test_other_budgets(store: LedgerStore) -> None:
         concentrated.release(GaussianEvent(std=50.0, sensitivity=1.0), task="v", batch=0, data=b"x", draw=Draw())
 
 
-def test_spent_is_what_was_composed() -> None:
+def test_spent_is_the_composed_epsilon() -> None:
     ledger = Ledger(budget=ApproxDP(epsilon=5.0, delta=1e-5))
     assert ledger.spent() == 0.0
     ledger.release(EVENT, task="t", batch=0, data=b"x", draw=Draw())
@@ -474,8 +456,7 @@ def test_spent_is_what_was_composed() -> None:
 
 
 @pytest.mark.parametrize("participations", [0, -1, 1.5, True, None, "2"])
-def test_bad_participations(participations: Any) -> None:
-    """A meaningless number of participations makes a ledger."""
+def test_a_ledger_with_meaningless_participations_is_refused(participations: Any) -> None:
     with pytest.raises(InvalidArgument, match="participations"):
         Ledger(budget=BUDGET, participations=participations)
 
@@ -483,8 +464,7 @@ def test_bad_participations(participations: Any) -> None:
 # Members
 
 
-def test_members_are_counted(store: LedgerStore) -> None:
-    """A person is in more batches of a task than the ledger composes for."""
+def test_members_are_in_no_more_batches_than_composed(store: LedgerStore) -> None:
     budget = ApproxDP(epsilon=9.0, delta=1e-5)
     ledger = Ledger(budget=budget, participations=2, store=store)
     draw = Draw()
@@ -500,8 +480,7 @@ def test_members_are_counted(store: LedgerStore) -> None:
     assert Counter(p for one in store.entries() for p in one.members) == {"ann": 3, "bob": 2, "cid": 1, "dee": 1}
 
 
-def test_a_member_twice_in_one_batch(store: LedgerStore) -> None:
-    """A person counts once although two reports of one batch are theirs."""
+def test_a_member_is_in_a_batch_once(store: LedgerStore) -> None:
     with pytest.raises(InvalidArgument, match=r"members\[0\] must be .* got one who is there twice"):
         Ledger(budget=BUDGET, participations=2, store=store).release(
             EVENT, task="t", batch=1, data=b"1", draw=Draw(), members=["ann", "bob", "ann"]
@@ -512,8 +491,7 @@ def test_a_member_twice_in_one_batch(store: LedgerStore) -> None:
 # Threads
 
 
-def test_two_threads_one_draw(store: LedgerStore) -> None:
-    """Two threads that ask for the same batch at once get two different releases."""
+def test_threads_with_one_request_share_one_draw(store: LedgerStore) -> None:
     ledger, draw = Ledger(budget=BUDGET, store=store), Draw()
     barrier, results = threading.Barrier(4), []
 
@@ -554,8 +532,7 @@ def test_threads_do_not_overspend_together(store: LedgerStore, monkeypatch: pyte
     assert len(done) == len(store.entries()) == 1
 
 
-def test_streams_of_one_price(store: LedgerStore) -> None:
-    """A second stream of the same price needs no mention, has more steps than both, or is open to returning people."""
+def test_several_streams_of_one_price_must_be_declared(store: LedgerStore) -> None:
     event = ContinualEvent(factorisation=BinaryTree(horizon=2), std=20.0, sensitivity=1.0)
     ledger = Ledger(budget=ApproxDP(epsilon=1.0, delta=1e-5), store=store)
     step = partial(ledger.release, event, task="t", data=b"", draw=Draw())

@@ -33,13 +33,11 @@ SCHEMA = LEDGER_SCHEMA + SNAPSHOTS
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Where there is nothing yet."""
     return str(tmp_path / "analyzer.db") if request.param == "sqlite" else server().fresh()
 
 
 @pytest.fixture
 def database(url: str) -> Iterator[Database]:
-    """An analyzer's: a ledger, and snapshots."""
     opened = open_database(url, role="analyzer", schema=SCHEMA)
     yield opened
     opened.close()
@@ -66,8 +64,7 @@ def held(database: Database) -> tuple[list[tuple[str, bool]], int]:
         return entries, transaction.execute("select count(*) from snapshots")[0][0]
 
 
-def test_all_or_nothing(database: Database) -> None:
-    """An expense stays of a transaction that was undone, or comes without the caller's row."""
+def test_an_expense_is_undone_with_its_transaction(database: Database) -> None:
     with pytest.raises(RuntimeError, match="before the commit"):
         released(database, fail=True)
     assert held(database) == ([], 0)
@@ -78,8 +75,7 @@ def test_all_or_nothing(database: Database) -> None:
     assert held(database) == ([("1", True)], 1)
 
 
-def test_released_once(database: Database, url: str) -> None:
-    """Another transaction, process or task draws again, has another secret or forgets what was spent."""
+def test_another_transaction_returns_the_stored_release(database: Database, url: str) -> None:
     first = released(database)
     np.testing.assert_array_equal(released(database, value=9.0), first)
     again = open_database(url, role="analyzer", schema=SCHEMA)
@@ -96,8 +92,7 @@ def test_released_once(database: Database, url: str) -> None:
     again.close()
 
 
-def test_the_secret_stays(database: Database) -> None:
-    """The key of fingerprints is short, another one after a while, or one that was never committed."""
+def test_the_secret_of_the_tables_stays(database: Database) -> None:
     with pytest.raises(RuntimeError):
         released(database, fail=True)
     with database.reading() as transaction:
@@ -111,8 +106,7 @@ def test_the_secret_stays(database: Database) -> None:
     assert len(found[0]) == 32
 
 
-def test_events_and_releases_of_any_size(database: Database) -> None:
-    """An event longer than an index allows, an odd name or a large release is refused or changed."""
+def test_long_events_odd_names_and_large_releases_are_stored(database: Database) -> None:
     rng = np.random.default_rng(5)
     stds = rng.uniform(1, 2, size=400)
     event = CompositionEvent(events=tuple(GaussianEvent(std=std, sensitivity=1.0) for std in stds))
@@ -132,8 +126,7 @@ def test_events_and_releases_of_any_size(database: Database) -> None:
         assert store.tasks() == {entry.task: Counter({event: 1})}
 
 
-def test_an_encoding_of_ones_own(database: Database) -> None:
-    """A release of a kind that the caller knows cannot be stored; or one that this program does not know is guessed."""
+def test_releases_of_a_declared_kind_are_stored(database: Database) -> None:
     with database.transaction() as transaction:
         store = TransactionStore(transaction, encoding=Encoding(EVENTS | {"Ball": Ball}))
         store.commit(LedgerEntry(task="t", batch="1", event=EVENT, fingerprint="f", release=(Ball(dim=2, bound=1.5),)))
@@ -154,8 +147,7 @@ def test_many_people_are_asked_about_at_once(database: Database) -> None:
     assert seen == {person: expected[person] for person in [*people, "nobody"]}
 
 
-def test_questions_use_an_index(tmp_path: Path) -> None:
-    """A release takes longer the more there were before: some table is read as a whole."""
+def test_queries_use_an_index(tmp_path: Path) -> None:
     database = open_database(str(tmp_path / "x.db"), role="analyzer", schema=SCHEMA)
     with database.transaction() as transaction:
         asked: list[tuple[str, tuple[Any, ...]]] = []
@@ -217,8 +209,9 @@ def killed(url: str, mutation: str, place: Path) -> None:
         process.communicate(60)
 
 
-def test_killed_between_expense_and_release(database: Database, url: str, tmp_path: Path) -> None:
-    """An expense without its release survives its process; or the batch cannot be released afterwards."""
+def test_an_expense_without_its_release_does_not_survive_its_process(
+    database: Database, url: str, tmp_path: Path
+) -> None:
     killed(url, "pass", tmp_path)
     assert held(database) == ([], 0)
     np.testing.assert_array_equal(released(database, value=0.4), [0.4, 1 / 3])

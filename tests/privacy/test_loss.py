@@ -44,8 +44,7 @@ def counted_responses(epsilon: float, times: int, target: float, mu: float = 0.0
 
 @pytest.mark.parametrize("epsilon", [0.5, 2.0])
 @pytest.mark.often(of=lambda epsilon: epsilon == 0.5)
-def test_laplace_against_dp_accounting(epsilon: float) -> None:
-    """Laplace releases in one coordinate do not cost what dp-accounting says, alone or beside a Gaussian."""
+def test_laplace_releases_cost_what_dp_accounting_says(epsilon: float) -> None:
     theirs = pld.from_laplace_mechanism(2.0, value_discretization_interval=1e-4).self_compose(5)
     laplace, gaussian = LaplaceEvent(scale=6.0, sensitivity=3.0), GaussianEvent(std=1.5, sensitivity=1.0)
     alone = composed_delta(Counter({laplace: 5}), epsilon, TAIL)
@@ -57,8 +56,7 @@ def test_laplace_against_dp_accounting(epsilon: float) -> None:
     assert total.get_delta_for_epsilon(epsilon) < composed_delta(Counter({less: 5, gaussian: 1}), epsilon, TAIL)
 
 
-def test_one_laplace_release_by_its_formula() -> None:
-    """One release of Laplace noise is not 1 - exp((epsilon - epsilon_0)/2) private."""
+def test_one_laplace_release_has_the_delta_of_its_formula() -> None:
     for scale, epsilon in ((1.0, 0.3), (1.0, 0.9), (0.25, 2.0)):
         exact = -math.expm1((epsilon - 1 / scale) / 2)
         stated = composed_delta(Counter({LaplaceEvent(scale=scale, sensitivity=1.0): 1}), epsilon, TAIL)
@@ -67,8 +65,7 @@ def test_one_laplace_release_by_its_formula() -> None:
 
 @pytest.mark.parametrize("epsilon", [0.05, 0.4])
 @pytest.mark.parametrize("times", [1, 6])
-def test_pure_vectors_against_counting(epsilon: float, times: int) -> None:
-    """Pure releases in several coordinates cost less than randomized response composed by counting lies."""
+def test_pure_vectors_cost_randomized_response_by_counting(epsilon: float, times: int) -> None:
     events: tuple[Event, ...] = (
         LaplaceEvent(scale=2.0 / epsilon, sensitivity=2.0, dim=3),
         DiscreteLaplaceEvent(scale=2.0 / epsilon, shift=2.0, dim=3),
@@ -82,8 +79,7 @@ def test_pure_vectors_against_counting(epsilon: float, times: int) -> None:
 
 
 @pytest.mark.parametrize("target", [0.2, 1.0, 3.0])
-def test_pure_vectors_beside_gaussians(target: float) -> None:
-    """The product of randomized responses and a Gaussian has another divergence than its closed form."""
+def test_pure_vectors_beside_gaussians_have_their_closed_form(target: float) -> None:
     laplace, mus = LaplaceEvent(scale=10.0, sensitivity=3.0, dim=2), (0.5, 0.8)
     counts: Counter[Event] = Counter({laplace: 3})
     for mu in mus:
@@ -105,15 +101,13 @@ def test_tails_are_charged_at_the_final_epsilon() -> None:
     assert exact * (1 - 1e-9) <= stated <= exact * 1.002
 
 
-def test_no_price_no_privacy() -> None:
-    """Raw data, or coins of too short a range, beside a pure release leave some privacy."""
+def test_a_release_without_a_price_leaves_no_privacy() -> None:
     laplace = LaplaceEvent(scale=10.0, sensitivity=1.0)
     assert composed_delta(Counter({laplace: 1, ClearEvent(): 1}), 3.0, TAIL) == 1.0
     assert composed_delta(Counter({laplace: 1, BinomialEvent(trials=4, shift=9.0, reach=9): 1}), 3.0, TAIL) == 1.0
 
 
 def test_shuffled_reports_lie_between_their_bounds() -> None:
-    """Shuffled reports beside a pure release cost less than their sum, or more than without a shuffler."""
     laplace = LaplaceEvent(scale=10.0, sensitivity=1.0, dim=2)
     shuffled = ShuffledGaussianEvent(std=4.0, sensitivity=1.0, users=1000)
     stated = composed_delta(Counter({laplace: 1, shuffled: 1}), 0.5, 1e-10)

@@ -29,7 +29,6 @@ from bandanna.privacy.gdp import Price
 
 
 def gaussian(mu: float) -> GaussianEvent:
-    """A release of price mu."""
     return GaussianEvent(std=1.0, sensitivity=mu)
 
 
@@ -106,8 +105,7 @@ def test_every_batch_of_a_person_brings_its_tail(participations: int) -> None:
     assert stated.tail == pytest.approx(participations * dearest)
 
 
-def test_streams_bring_their_tails_too() -> None:
-    """A person in two streams and a batch pays the mu of all of them, and the total-variation mass of one only."""
+def test_every_stream_of_a_user_is_charged_with_its_tail() -> None:
     tail, factors = 1e-4, factorise("tree", horizon=4)
     streams = [ContinualEvent(factorisation=factors, std=std, sensitivity=1.0, grid=0.25) for std in (8.0, 9.0)]
     batch = DiscreteGaussianEvent(std=40.0, shift=5.0, dim=2)
@@ -138,8 +136,7 @@ def test_one_binomial_batch_keeps_its_own_bound() -> None:
 
 
 @pytest.mark.parametrize("participations", [1, 2, 5])
-def test_pure_and_concentrated_batches(participations: int) -> None:
-    """The M dearest batches are not those that count, for pure and concentrated budgets."""
+def test_the_dearest_batches_count_for_pure_and_concentrated_budgets(participations: int) -> None:
     scales = (1.0, 2.0, 2.0, 4.0)
     batches: accountant.EventCounts = Counter(LaplaceEvent(scale=scale, sensitivity=1.0) for scale in scales)
     tasks = {"a": batches, "b": Counter({LaplaceEvent(scale=8.0, sensitivity=1.0): 1})}
@@ -159,8 +156,7 @@ def test_pure_and_concentrated_batches(participations: int) -> None:
         assert not kept(tasks, participations, little)
 
 
-def test_laplace_batches_of_several_kinds() -> None:
-    """With a delta, some person's choice of Laplace and Gaussian batches costs more than what is stated."""
+def test_no_choice_of_laplace_and_gaussian_batches_costs_more_than_stated() -> None:
     laplace = LaplaceEvent(scale=5.0, sensitivity=1.0, dim=2)
     tasks = {"a": Counter({laplace: 3, gaussian(0.3): 1}), "b": Counter({laplace: 1})}
     budget = ApproxDP(epsilon=1.0, delta=1e-3)
@@ -180,8 +176,7 @@ def test_raw_data_is_never_within() -> None:
             )
 
 
-def test_repeated_events_inside_a_batch() -> None:
-    """A batch that is itself a composition is counted as one plain release."""
+def test_a_composed_batch_counts_all_of_its_releases() -> None:
     twice = RepetitionEvent(event=gaussian(0.3), times=2)
     budget = ApproxDP(epsilon=gdp.epsilon(1e-5, 0.3) * 1.001, delta=1e-5)
     assert accountant.is_within_budget({"a": Counter({gaussian(0.3): 1})}, 1, budget)

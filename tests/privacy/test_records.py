@@ -49,8 +49,7 @@ def moved(a: Any, b: Any, one: Any, two: Any) -> Any:
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize(("a", "b"), PRICES)
 @pytest.mark.often(of=lambda a, weighted: a in ((0.5, 5.0) if weighted else (0.5, 0.01)))
-def test_an_ascent_over_pairs_finds_the_closed_form(a: float, b: float, weighted: bool) -> None:
-    """Some pair of people costs more than the closed form, or none as much: another formula would be exact."""
+def test_no_pair_of_users_costs_more_than_the_closed_form(a: float, b: float, weighted: bool) -> None:
     rng = np.random.default_rng(0)
 
     def cost(values: Any) -> float:
@@ -80,8 +79,7 @@ def circle(count: int) -> list[tuple[Fraction, Fraction]]:
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_a_grid_of_pairs_in_whole_numbers(weighted: bool) -> None:
-    """A pair of rational people costs more than the closed form, exactly; or the one that should attain it does not."""
+def test_rational_pairs_attain_the_closed_form_exactly(weighted: bool) -> None:
     a, b = Fraction(5), Fraction(12)  # worst at <x, x'> = 3/5: 5 + 6 + 144/80
     weights = (Fraction(0), Fraction(1, 2), Fraction(1)) if weighted else (Fraction(1),)
     rewards = (Fraction(-1), Fraction(0), Fraction(1))
@@ -112,7 +110,6 @@ def law(trials: tuple[int, int], shift: tuple[int, int]) -> Any:
 
 @pytest.mark.parametrize(("part", "trials"), [("matrix", (170, 80)), ("weighted", (240, 240))])
 def test_exact_laws_of_two_small_releases(part: str, trials: tuple[int, int]) -> None:
-    """Some two people are told apart more easily than the joint price allows; or 20 % less noise would pass."""
     people = [(w * x * x, x * y) for x in (-1, 0, 1) for y in (-1, 1) for w in ((0, 1) if part == "weighted" else (1,))]
 
     def priced(own: tuple[int, int]) -> Event:
@@ -138,7 +135,6 @@ def test_exact_laws_of_two_small_releases(part: str, trials: tuple[int, int]) ->
 
 
 def gaussian(mu: float, sensitivity: float = 2.0, grid: float = 0.0, dim: int = 1) -> GaussianEvent:
-    """Of this price, without a grid."""
     return GaussianEvent(std=sensitivity / mu, sensitivity=sensitivity, dim=dim, grid=grid)
 
 
@@ -147,7 +143,6 @@ VECTOR = RecordEvent(event=gaussian(1.0), part="vector", record="r")
 
 
 def square(*parts: Event) -> float:
-    """mu^2 of a composition, by both routes."""
     whole = CompositionEvent(events=parts)
     found = accountant.price(whole, 1e-12).mu ** 2
     assert accountant.rho(whole) == pytest.approx(found / 2, rel=1e-12)
@@ -252,12 +247,10 @@ def test_more_never_costs_less_and_changing_groups_no_more(a: float, b: float, o
 
 
 def spend(ledger: Ledger, event: Event, task: str, batch: str = "0", **more: Any) -> None:
-    """A release."""
     ledger.release(event, task=task, batch=batch, data=batch.encode(), draw=lambda: 0.0, **more)
 
 
 def test_a_ledger_joins_parts_in_different_tasks() -> None:
-    """Matrix and vector of the same people, in different batches, cost their sum, or too little without each other."""
     ledger = Ledger(budget=ZCDP(rho=0.79))
     stream = RecordEvent(
         event=ContinualEvent(factorisation=BinaryTree(horizon=1), std=math.sqrt(2), sensitivity=math.sqrt(2)),

@@ -30,7 +30,6 @@ def rounded_squares(change: list[float]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def mean_delta(change: list[float], epsilon: float, unit: float) -> float:
-    """E_v delta_G(epsilon; unit |v|), exactly."""
     squares, chances = rounded_squares(change)
     return float(chances @ gdp.delta(epsilon, unit * np.sqrt(squares)))
 
@@ -74,8 +73,7 @@ def test_expected_delta_is_not_wasteful() -> None:
 
 
 @pytest.mark.parametrize(("dim", "scale", "least"), [(2, 4, 1.42), (20, 11, 1.09)])
-def test_ignoring_rounding_would_break_the_promise(dim: int, scale: int, least: float) -> None:
-    """Noise calibrated without regard to rounding keeps (1, 1e-5), so that the correction is not needed."""
+def test_noise_without_the_rounding_correction_breaks_the_budget(dim: int, scale: int, least: float) -> None:
     epsilon, delta, shift = 1.0, 1e-5, scale * DELTA_2
     unit = gdp.mu(epsilon, delta) / shift
     if dim == 2:
@@ -121,8 +119,9 @@ def test_too_short_a_shift_is_noticed() -> None:
 
 
 @given(st.floats(0.1, 50.0), st.integers(1, 200), st.floats(1e-15, 0.5), st.floats(1.0, 10.0))
-def test_composable_shift_is_monotone(shift: float, dim: int, tail: float, factor: float) -> None:
-    """A smaller tail, a larger change or more coordinates need less."""
+def test_the_composable_shift_rises_with_change_coordinates_and_smaller_tails(
+    shift: float, dim: int, tail: float, factor: float
+) -> None:
     bound = composable_shift(shift, dim, tail)
     assert composable_shift(shift, dim, tail / factor) >= bound
     assert composable_shift(shift * factor, dim, tail) >= bound

@@ -27,13 +27,11 @@ BUDGET = ApproxDP(epsilon=1.0, delta=1e-5)
     ],
 )
 def test_noise_of_a_given_std_lies_on_the_first_lattice(dim: int, users: int, composed: bool, scale: float) -> None:
-    """The lattice of counts is not the one of proofs.md A.4, for a sensitivity of 2 and a std of 10."""
     noise = binomial_noise_for_std(10.0, sensitivity=2.0, dim=dim, users=users, composed=composed)
     assert noise.scale == scale
 
 
 def test_least_noise_lies_on_the_first_lattice() -> None:
-    """The search for coins skips the lattice that proofs.md A.4 begins with, or prices another one."""
     assert binomial_noise(sensitivity=2.0, reach=2.0, dim=400, users=64, budget=BUDGET).scale == 50
 
 

@@ -83,8 +83,7 @@ def test_std_agrees_with_the_calibration_table(
     assert less > delta  # 20 % less noise is seen
 
 
-def test_two_users_by_quadrature() -> None:
-    """The exact divergence of two shuffled Gaussian reports would exceed the claim."""
+def test_the_claim_holds_for_two_users_by_quadrature() -> None:
     shift, step = 1.25, 0.02
     y = np.arange(-8, 9.5, step)
     single = [np.exp(-((y - mean) ** 2) / 2) / math.sqrt(2 * math.pi) for mean in (0.0, shift)]
@@ -118,7 +117,6 @@ OFTEN = {(0.01, 1e-2, 2), (20.0, 1e-12, 200), (0.01, 1e-2, 10**6)}
     ],
 )
 def test_std_lies_between_central_and_local_and_meets_the_budget(epsilon: float, delta: float, users: int) -> None:
-    """The calibrated std would be dearer than no shuffle, cheaper than the sum alone, or miss its own budget."""
     std = shuffled_gaussian.shuffled_gaussian_std(sensitivity=1.0, users=users, epsilon=epsilon, delta=delta)
     local = 1.0 / gdp.mu(epsilon, delta)
     assert local / math.sqrt(users) < std <= local * (1 + 1e-12)
@@ -174,8 +172,7 @@ def test_std_falls_with_users_and_epsilon(users: int, epsilon: float, delta: flo
 @pytest.mark.parametrize("users", [2, 7, 10**6])
 @pytest.mark.parametrize("std", [1e-6, 0.1, 1.0, 1e6])
 @pytest.mark.often(of=lambda std, users: (std, users) in ((1e-6, 2), (1.0, 10**6), (1e6, 2)))
-def test_extremes_are_answered(users: int, std: float) -> None:
-    """An extreme std, batch, epsilon or delta would overflow, warn (an error here) or give no number."""
+def test_extreme_arguments_give_numbers_without_warnings(users: int, std: float) -> None:
     for epsilon in (0.0, 1e-6, 0.01, 20.0, 99.0, 101.0, 600.0):
         value = shuffled_gaussian.shuffled_gaussian_delta(std=std, sensitivity=1.0, users=users, epsilon=epsilon)
         assert 0.0 <= value <= 1.0
@@ -190,7 +187,6 @@ def test_extremes_are_answered(users: int, std: float) -> None:
     [pytest.param(20, 3, marks=pytest.mark.full), (2000, 10), pytest.param(10**5, 100, marks=pytest.mark.full)],
 )
 def test_composed_std_meets_its_budget_between_central_and_local(users: int, times: int) -> None:
-    """The std for returning users would miss its budget, or leave the range of the Gaussian mechanisms around it."""
     case = {"sensitivity": 2.0, "users": users, "times": times}
     std = shuffled_gaussian.shuffled_gaussian_std(**case, epsilon=1.0, delta=1e-5)
     local = 2.0 * math.sqrt(times) / gdp.mu(1.0, 1e-5)
@@ -207,8 +203,6 @@ def test_composed_std_meets_its_budget_between_central_and_local(users: int, tim
     [(200, 2, 1.7981759882610726e-06, 0.7750285920949546), (200, 1, 1e-5, 1.0), (10**6, 1, 1e-12, 0.83728737279)],
 )
 def test_an_epsilon_is_one_that_delta_proves(users: int, times: int, delta: float, std: float) -> None:
-    """The search for epsilon ends where its bound holds for an eps0 that `delta` does not find (as in the first case),
-    and with it a stated promise that nothing proves; or far above the least."""
     given = {"std": std, "sensitivity": 1.0, "users": users, "times": times}
     found = shuffled_gaussian.shuffled_gaussian_epsilon(**given, delta=delta)
     assert shuffled_gaussian.shuffled_gaussian_delta(**given, epsilon=found) <= delta
@@ -294,7 +288,6 @@ class Known(ShuffledBatches):
     """Batches that hide somebody as little as Gaussian reports at 0.97 of the distance would."""
 
     def _bound(self, local: float, scale: float, epsilon: float) -> float:
-        """Of M such reports, whatever eps0 is."""
         return float(gdp.delta(epsilon, 0.97 * math.sqrt(self.times) / scale))
 
 

@@ -33,7 +33,6 @@ BUDGET = ApproxDP(epsilon=1.6, delta=1e-5)  # two tasks
 
 
 def release(store: SQLiteStore, batch: int = 1, value: float = 0.1, task: str = "t") -> np.ndarray:
-    """One batch through a ledger."""
     ledger = Ledger(budget=BUDGET, store=store)
     data = np.full((3, 2), float(batch))
     return ledger.release(EVENT, task=task, batch=batch, data=data, draw=lambda: np.array([value, 1 / 3]))
@@ -66,8 +65,7 @@ def test_two_handles_are_one_store(tmp_path: Path) -> None:
         Ledger(budget=BUDGET, store=second).release(EVENT, task="t", batch=1, data=b"other", draw=lambda: 1.0)
 
 
-def test_estimates_are_releases(tmp_path: Path) -> None:
-    """The release of a protocol cannot be stored, or comes back changed."""
+def test_estimates_are_stored_and_come_back_equal(tmp_path: Path) -> None:
     store = SQLiteStore(tmp_path / "l")
     store.commit(LedgerEntry(task="t", batch="1", event=EVENT, fingerprint="f"))
     store.keep("t", "1", Estimate(total=np.array([0.1, -np.inf]), count=3, variance=0.7))
@@ -84,8 +82,7 @@ def test_what_cannot_be_stored_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"hello, this is a letter" * 50, b"SQLite format 3\0" + b"x" * 200])
-def test_foreign_files_are_refused(tmp_path: Path, content: bytes) -> None:
-    """A file of somebody else is overwritten, or taken for a ledger."""
+def test_files_of_another_kind_are_refused_and_left_alone(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "l").write_bytes(content)
     with pytest.raises(BandannaError, match="ledger's file"):
         SQLiteStore(tmp_path / "l")
@@ -93,7 +90,6 @@ def test_foreign_files_are_refused(tmp_path: Path, content: bytes) -> None:
 
 
 def test_another_database_is_refused(tmp_path: Path) -> None:
-    """A database of another program is taken for a ledger."""
     other = sqlite3.connect(tmp_path / "l")
     other.execute("create table cats (name text)")
     other.close()
@@ -120,8 +116,7 @@ ledger.release(event, task="t", batch=2, data=b"2", draw=lambda: os.kill(os.getp
 """
 
 
-def test_killed_while_drawing(tmp_path: Path) -> None:
-    """A process that dies before its release could be seen leaves half a release, or takes earlier ones with it."""
+def test_a_process_killed_while_drawing_leaves_earlier_releases(tmp_path: Path) -> None:
     program, errors = tmp_path / "child.py", tmp_path / "errors"
     program.write_text(CHILD)
     with errors.open("w") as log:
@@ -183,8 +178,7 @@ class Beaten(sqlite3.Connection):
         return super().execute(*given)
 
 
-def test_another_process_is_quicker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file that another process makes between two statements of ours is taken for somebody else's."""
+def test_a_file_made_by_another_process_meanwhile_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=Beaten))
     for k in range(1, 40):
         path = tmp_path / str(k)
@@ -240,7 +234,6 @@ def test_opening_a_file_again_keeps_its_locks(tmp_path: Path) -> None:
 
 
 def test_a_forked_process_opens_the_file_anew(tmp_path: Path) -> None:
-    """A ledger's file in a forked child waits for ever for a thread that is not there, or shares the connection."""
     store = SQLiteStore(tmp_path / "l")
     held, done = threading.Event(), threading.Event()
     holder = threading.Thread(target=lambda: store.alone(lambda: (held.set(), done.wait())))

@@ -26,7 +26,6 @@ MODELS = {"central": bd.central, "local": bd.local, "shuffle": bd.shuffle}
 
 
 def agent_of(model: str) -> Agent:
-    """An agent that has released two batches."""
     agent = Agent(policy=bd.LinUCB(dim=2, horizon=60, batch=4, privacy=MODELS[model](**BUDGET)))
     agent.observe_many(agent.act_many(SETS[:8], users=USERS[:8]), [1.0] * 8)
     agent.act(SETS[8], user=USERS[8])  # which closes them
