@@ -25,9 +25,9 @@ def test_nothing_is_claimed_that_the_audit_refutes() -> None:
 
 def test_evidence_that_is_gone_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     evidence = {"gaussian": {"promise": "", "theorem": "", "test": "", "mutant": ""}}
-    real = "tests/mechanisms/test_gaussian.py::test_events_repeat_the_parameters"
+    real = "tests/mechanisms/test_noise.py::test_gaussian_events_repeat_the_parameters"
     for test, mutant, said in (
-        ("tests/mechanisms/test_gaussian.py::test_of_yesterday", "", "no such test"),
+        ("tests/mechanisms/test_noise.py::test_of_yesterday", "", "no such test"),
         (real, "src/bandanna/mechanisms/noise.py::Gaussian.release: self.sigma -> 1", "no place for this mutant"),
     ):
         evidence["gaussian"] |= {"test": test, "mutant": mutant}

@@ -1,10 +1,12 @@
-"""Mechanisms, protocols and policies: what the audit finds of each, beside its price."""
+"""Audits of targets, of tasks and by the command line."""
 
 from __future__ import annotations
 
+import json
 import math
 import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ import pytest
 import bandanna as bd
 from bandanna import environments as worlds
 from bandanna.audit.audit import audit, known_targets
+from bandanna.audit.live import audit_task
 from bandanna.audit.mechanisms import (
     MECHANISMS,
     PROTOCOLS,
@@ -25,15 +28,143 @@ from bandanna.audit.policies import policy_target, target_from_policy
 from bandanna.audit.releases import farthest_points
 from bandanna.audit.replay import record_neighbours
 from bandanna.audit.sampling import Claim
-from bandanna.audit.targets import Target, attacked
+from bandanna.audit.targets import COLUMNS, AuditResult, Target, attacked
+from bandanna.cli import main
+from bandanna.cli.privacy import audit as command
+from bandanna.deployment.processes import RunningDeployment
+from bandanna.deployment.task.document import Task
+from bandanna.device import randomizers
 from bandanna.device.linear_report import InterceptReport, LinearReport, PerArmReport
+from bandanna.device.randomizers import BinomialCounts
 from bandanna.errors import InvalidArgument
 from bandanna.mechanisms.noise import DiscreteLaplaceMechanism
 from bandanna.privacy import accountant, gdp
 from tests.policies.conformance.own_policy import Greedy
 
+from ..deployment.inside import Inside, a_task
+from ..deployment.test_processes import on_disk
+
+
+def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+    monkeypatch.setattr("sys.argv", ["bandanna", "audit", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main.main()
+    return int(ended.value.code or 0)
+
+
+def test_json_has_the_promised_columns(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    picture = tmp_path / "curve.svg"
+    code = run(monkeypatch, "gaussian", "--epsilon", "2", "--trials", "2e3", "--json", "--plot", str(picture))
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert code == 0
+    assert [tuple(row) for row in rows] == [COLUMNS]
+    assert rows[0]["known"] is None
+    assert rows[0]["verdict"] == "consistent"
+    assert rows[0]["lower_bound"] <= rows[0]["claimed_epsilon"]
+    assert "claim" in picture.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("LinUCB-JPD",), "Did you mean 'LinUCB-JDP'?"),
+        ((), "TARGET is missing"),
+        ((".",), "with its task.json"),
+        (("gaussian", "--gallery"), "or left out with --gallery"),
+        (("--gallery", "--epsilon", "2"), "--epsilon"),
+        (("--gallery", "--confidence", "0.99"), "--confidence"),
+        (("--gallery", "--trust", "local"), "--trust"),
+        (("--gallery", "--view", "snapshot"), "--view"),
+        (("gaussian", "--trials", "10"), "trials"),
+        (("gaussian", "--epsilon", "-1"), "epsilon"),
+        (("gaussian", "--view", "snapshot"), "TARGET must be a policy, got 'gaussian'"),
+        (("gaussian", "--trust", "local"), "--trust"),
+        (("shuffle_binomial", "--trust", "local"), "--trust"),
+        (("LinUCB-JDP", "--view", "snapshots"), "view"),
+        (("gaussian", "--plot", "curve.txt"), "suffix"),
+        (("gaussian", "--jobs", "0"), "jobs"),
+        (("gaussian", "--scheduler", "tcp://127.0.0.1:9"), "scheduler"),
+        (("LinUCB-LDP", "--view", "one-run", "--jobs", "2"), "must be left out for the view"),
+        (("DP-SE", "--view", "actions"), "'snapshot' for DP-SE"),
+        (("LinUCB", "--delta", "1e-3"), "given together with an epsilon"),
+        (("LinUCB", "--epsilon", "1", "--view", "snapshot"), "releases"),
+    ],
+)
+def test_mistakes_are_answered_in_one_line(
+    arguments: tuple[str, ...], said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, *arguments) == 2
+    message = capsys.readouterr().err
+    assert said in message
+    assert message.count("\n") == 1
+
+
+def test_a_gallery_that_is_surprised_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = bd.audit.audit("gaussian", trials=1000).rows
+    result = AuditResult(rows=tuple(type(rows[0])(**{**vars(row), "known": "bad"}) for row in rows))
+    monkeypatch.setattr("bandanna.audit.gallery.run_gallery", lambda **_: result)
+    assert run(monkeypatch, "--gallery") == 1
+    assert "is known to be bad" in capsys.readouterr().out
+
+
+ENV = bd.environments.LinearContextual(dim=2, n_arms=3)
+
+
+def deployed(folder: Path, name: str = "LinTS-SDP", horizon: int = 1200, **budget: Any) -> tuple[Task, Inside]:
+    given = {"epsilon": 1.0, "delta": 1e-5, "batch": 20, **budget}
+    task, secrets = a_task(bd.make(name, dim=2, horizon=horizon, **given), seed=None)
+    return task, Inside(task, secrets, folder)
+
+
+@pytest.mark.parametrize(("name", "epsilon", "least"), [("LinTS-SDP", 1.0, 0.0), ("LinTS-JDP", 200.0, 1.5)])
+def test_a_deployment_that_keeps_its_promise_is_consistent(
+    tmp_path: Path, name: str, epsilon: float, least: float
+) -> None:
+    task, inside = deployed(tmp_path, name, horizon=400, epsilon=epsilon)
+    (row,) = audit_task(task, inside, env=ENV, confidence=0.999 if epsilon == 1 else 0.95).rows
+    assert row.verdict == "consistent"
+    assert (row.trials, row.attack) == (20, "live")
+    assert row.claim.epsilon == pytest.approx(epsilon, rel=1e-3)
+    assert row.lower_bound >= least
+
+
+def test_a_deployment_without_noise_is_refuted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    task, inside = deployed(tmp_path)
+
+    def constant(device: BinomialCounts, values: Any, source: Any) -> Any:
+        return randomizers.encode_on_lattice(values, device.scale, device.domain, source) + device.trials // 2
+
+    monkeypatch.setattr(BinomialCounts, "encode", constant)
+    (row,) = audit_task(task, inside, env=ENV, batches=40).rows
+    assert row.verdict == "refuted"
+    assert row.lower_bound > 2 * row.claim.epsilon
+    assert row.trials == 40
+
+
+def test_real_tasks_are_refused(tmp_path: Path) -> None:
+    task, inside = deployed(tmp_path)
+    real = Task.made({**task.content, "test": False, "close": "grace"})
+    with pytest.raises(InvalidArgument, match="marked as a test"):
+        audit_task(real, inside)
+
+
+@pytest.mark.full
+def test_processes_are_audited_over_http(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    task, _ = on_disk(bd.make("LinTS-SDP", dim=2, horizon=400, epsilon=1.0, delta=1e-5, batch=20), tmp_path, seed=None)
+    with RunningDeployment(task, tmp_path):
+        command(target=str(tmp_path), trials=10, confidence=0.999, as_json=True)
+    (row,) = json.loads(capsys.readouterr().out)["rows"]
+    assert row["verdict"] == "consistent"
+    assert row["trials"] == 10
+    assert row["target"] == "task a test"
+
+
 E, D = 4.0, 1e-3
-ENV = worlds.LinearContextual(dim=3, n_arms=4)
+SMALL_ENV = worlds.LinearContextual(dim=3, n_arms=4)
 
 
 @pytest.mark.parametrize(
@@ -122,8 +253,8 @@ def test_a_policy_that_asks_twice_and_states_once_is_refuted() -> None:
 
     privacy = bd.shuffle(epsilon=E, delta=D)
     honest, greedy = (kind(dim=3, horizon=100, privacy=privacy) for kind in (Greedy, Twice))
-    assert not attacked(target_from_policy(honest, ENV), trials=4000).refuted
-    assert attacked(target_from_policy(greedy, ENV), trials=4000).refuted
+    assert not attacked(target_from_policy(honest, SMALL_ENV), trials=4000).refuted
+    assert attacked(target_from_policy(greedy, SMALL_ENV), trials=4000).refuted
 
 
 def test_a_policy_that_peeks_is_refuted_whatever_epsilon_is() -> None:
@@ -138,11 +269,11 @@ def test_a_policy_that_peeks_is_refuted_whatever_epsilon_is() -> None:
             return replace(learned, total=learned.total + self.seen_reward)
 
     privacy = bd.shuffle(epsilon=E, delta=D)
-    row = attacked(target_from_policy(Peeking(dim=3, horizon=100, privacy=privacy), ENV))
+    row = attacked(target_from_policy(Peeking(dim=3, horizon=100, privacy=privacy), SMALL_ENV))
     assert row.refuted
     assert row.lower_bound == np.inf
     assert row.to_dict()["lower_bound"] is None
-    assert record_neighbours(Greedy(dim=3, horizon=100, privacy=privacy), ENV, rounds=100).difference is None
+    assert record_neighbours(Greedy(dim=3, horizon=100, privacy=privacy), SMALL_ENV, rounds=100).difference is None
 
 
 def test_a_policy_is_named_by_its_place(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,8 +343,8 @@ def test_an_epsilon_for_a_policy_without_noise_is_refuted(name: str) -> None:
 
 def test_an_epsilon_for_values_without_noise_is_refuted() -> None:
     assert audit(bd.protocols.Clear(domain=bd.device.Ball(dim=2)), epsilon=20.0).refuted
-    assert audit(bd.LinUCB(dim=3, horizon=10, privacy=bd.none()), env=ENV, epsilon=20.0).refuted
-    assert not audit(bd.LinUCB(dim=3, horizon=10, privacy=bd.none()), env=ENV).refuted
+    assert audit(bd.LinUCB(dim=3, horizon=10, privacy=bd.none()), env=SMALL_ENV, epsilon=20.0).refuted
+    assert not audit(bd.LinUCB(dim=3, horizon=10, privacy=bd.none()), env=SMALL_ENV).refuted
 
 
 @pytest.mark.parametrize("name", ["AdaC-UCB", "LinUCB-JDP"])
@@ -225,10 +356,10 @@ def test_a_delta_alone_is_heeded(name: str) -> None:
 def test_views_and_single_runs_are_held_to_what_somebody_says() -> None:
     policy = bd.LinUCB(dim=3, horizon=30, privacy=bd.local(epsilon=20.0, delta=D))
     for view in ("snapshot", "one-run"):
-        row = audit(policy, env=ENV, view=view, epsilon=0.01, delta=D, trials=2000).rows[0]
+        row = audit(policy, env=SMALL_ENV, view=view, epsilon=0.01, delta=D, trials=2000).rows[0]
         assert (row.claim.epsilon, row.claim.delta) == (0.01, D)
         assert row.refuted
-        assert not audit(policy, env=ENV, view=view, trials=2000).refuted
+        assert not audit(policy, env=SMALL_ENV, view=view, trials=2000).refuted
 
 
 def test_names_that_are_not_known_are_answered_with_the_nearest() -> None:

@@ -1,8 +1,13 @@
-"""Alternatives of a task: a person is in one of them, and whoever moves between neighbouring worlds pays no more."""
+"""Public views of a ledger, and alternatives of a task."""
 
 from __future__ import annotations
 
+import gc
 import math
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+from types import FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -10,7 +15,7 @@ import pytest
 
 import bandanna as bd
 from bandanna.agent.agent import Agent
-from bandanna.device.domain import Ball, Box
+from bandanna.device.domain import Ball, Box, Estimate
 from bandanna.device.noise import FastNoise
 from bandanna.errors import BudgetExceeded, InvalidArgument
 from bandanna.policies.base import RunnerState, SumQuery
@@ -18,14 +23,94 @@ from bandanna.policies.linear.oful import OFULJDP
 from bandanna.privacy import accountant
 from bandanna.privacy.events import CompositionEvent, DiscreteLaplaceEvent, GaussianEvent
 from bandanna.privacy.ledger import Ledger
+from bandanna.privacy.stores.base import LedgerStore
+from bandanna.privacy.stores.sqlite import SQLiteStore
 from bandanna.protocols.gaussian import CentralGaussian, LocalGaussian
 from bandanna.protocols.shuffle_bits import ShuffleBits
 
-EVENT = GaussianEvent(std=2.0, sensitivity=1.0)  # mu = 1/2
+BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5}
+SETS = np.random.default_rng(0).normal(size=(9, 3, 2)) / 3
+USERS = [f"user {i}" for i in range(9)]
+EVENT = bd.protocols.LocalGaussian.calibrate(domain=bd.device.Box(dim=1), budget=bd.privacy.ApproxDP(**BUDGET)).event
+MODELS = {"central": bd.central, "local": bd.local, "shuffle": bd.shuffle}
+
+
+def agent_of(model: str) -> Agent:
+    agent = Agent(policy=bd.LinUCB(dim=2, horizon=60, batch=4, privacy=MODELS[model](**BUDGET)))
+    agent.observe_many(agent.act_many(SETS[:8], users=USERS[:8]), [1.0] * 8)
+    agent.act(SETS[8], user=USERS[8])  # which closes them
+    return agent
+
+
+def reached(value: Any) -> Iterator[Any]:
+    """Everything that can be reached from a value, by whatever attribute, but through the code of the program."""
+    seen, waiting = set(), [value]
+    while waiting:
+        one = waiting.pop()
+        if id(one) in seen or isinstance(one, type | ModuleType | FunctionType):
+            continue
+        seen.add(id(one))
+        yield one
+        waiting += gc.get_referents(one)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_an_agent_shows_what_it_spent_and_released(model: str) -> None:
+    agent = agent_of(model)
+    shown, ledger = agent.ledger, agent._runner.ledger
+    assert (shown.budget, shown.participations, shown.spent()) == (ledger.budget, 1, ledger.spent())
+    for one, entry in zip(shown.releases, ledger.store.entries(), strict=True):
+        assert (one.task, one.batch, one.event) == (entry.task, entry.batch, entry.event)
+        np.testing.assert_array_equal(one.release.total, entry.release[0].total)
+        one.release.total[:] = 0.0
+    assert all(np.any(entry.release[0].total) for entry in ledger.store.entries())
+    again = pickle.loads(pickle.dumps(shown))
+    assert (again.spent(), len(again.releases)) == (shown.spent(), 2)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_nothing_leads_to_the_key(model: str) -> None:
+    agent = agent_of(model)
+    ledger = agent._runner.ledger
+    hidden: set[Any] = {ledger.store.secret(), ledger.store.secret().hex(), *USERS}
+    for entry in ledger.store.entries():
+        hidden |= {entry.fingerprint, *entry.members}
+    for value in (agent.ledger, agent.ledger.releases, agent.guarantee):
+        found = list(reached(value))
+        assert not any(isinstance(one, LedgerStore | Agent) for one in found)
+        assert not hidden & {one for one in found if isinstance(one, str | bytes)}
+        assert not any(str(one) in repr(value) for one in hidden)
+    stored = next(one for one in reached(ledger) if isinstance(one, LedgerStore))  # the search would find them
+    assert hidden & {one for one in reached(stored) if isinstance(one, str | bytes)}
+
+
+def test_any_ledger_has_a_view(tmp_path: Path) -> None:
+    ledger = bd.Ledger(budget=bd.privacy.ApproxDP(**BUDGET), store=SQLiteStore(tmp_path / "l"))
+    assert (ledger.view().spent(), ledger.view().releases) == (0.0, ())
+    ledger.release(EVENT, task="t", batch=1, data=b"1", draw=lambda: Estimate(total=np.ones(1), count=1, variance=2.0))
+    with pytest.raises(ZeroDivisionError):
+        ledger.release(EVENT, task="t", batch=2, data=b"2", draw=lambda: 1 / 0)
+    first, second = ledger.view().releases
+    assert (first.release.variance, first.batch, second.release, second.batch) == (2.0, "1", None, "2")
+    assert ledger.view().spent() == ledger.spent() > 0
+
+
+def test_a_view_says_its_price() -> None:
+    agent = bd.Agent(policy=bd.LinTS(dim=2, horizon=40, batch=20, privacy=bd.central(epsilon=1.0, delta=1e-5)))
+    assert "epsilon = 0 at delta = 1e-05 spent in 0 releases" in str(agent.ledger)
+    for _ in range(21):
+        agent.act([[0.5, 0.5], [0.1, 0.2]])
+    assert agent.ledger is not None
+    said = str(agent.ledger)
+    assert "spent in 1 release by a user who takes part once; the budget is ApproxDP(epsilon=1.0, delta=1e-05)" in said
+    assert agent.ledger.spent() <= float(said.split()[2]) <= 1.0
+
+
+HALF = GaussianEvent(std=2.0, sensitivity=1.0)  # mu = 1/2
 
 
 def spend(ledger: Ledger, batch: str, one_of: str | None, **more: Any) -> Any:
-    how: dict[str, Any] = {"event": EVENT, "data": b"x", "draw": lambda: 0.0, "task": "kept", **more}
+    how: dict[str, Any] = {"event": HALF, "data": b"x", "draw": lambda: 0.0, "task": "kept", **more}
     return ledger.release(how.pop("event"), batch=batch, one_of=one_of, **how)
 
 
@@ -34,9 +119,9 @@ def test_the_dearest_alternative_counts_and_its_parts_compose() -> None:
     for part in "abc":
         spend(ledger, part, "explored")
     spend(ledger, "a", "rest")
-    assert ledger.spent() == pytest.approx(accountant.epsilon(CompositionEvent(events=(EVENT,) * 3), 1e-5), rel=1e-6)
+    assert ledger.spent() == pytest.approx(accountant.epsilon(CompositionEvent(events=(HALF,) * 3), 1e-5), rel=1e-6)
     spend(ledger, "0", None, task="stream")
-    assert ledger.spent() == pytest.approx(accountant.epsilon(CompositionEvent(events=(EVENT,) * 4), 1e-5), rel=1e-6)
+    assert ledger.spent() == pytest.approx(accountant.epsilon(CompositionEvent(events=(HALF,) * 4), 1e-5), rel=1e-6)
     assert ledger.view().spent() == ledger.spent()
 
 

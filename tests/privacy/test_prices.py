@@ -1,20 +1,50 @@
-"""Theorem A: the laws against 50-digit arithmetic, the price against the exact divergence of enumerated products."""
+"""Prices: Theorem A, stochastic rounding and grids, against many digits and the exact divergence of enumerated laws."""
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections import Counter
 from functools import reduce
 
 import mpmath
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import special, stats
 
 from bandanna.errors import CalibrationError
-from bandanna.privacy import gdp, prices
+from bandanna.privacy import accountant, gdp, prices
+from bandanna.privacy.budgets import ApproxDP
+from bandanna.privacy.events import (
+    BinomialEvent,
+    ContinualEvent,
+    DiscreteLaplaceEvent,
+    GaussianEvent,
+    LaplaceEvent,
+    RecordEvent,
+    RepetitionEvent,
+    ShuffledGaussianEvent,
+)
+from bandanna.privacy.factorisation import factorise
 from bandanna.privacy.gdp import Price
-from bandanna.privacy.prices import LatticeLaw, LatticePrice, binomial_law, discrete_gaussian_law
+from bandanna.privacy.prices import (
+    LatticeLaw,
+    LatticePrice,
+    binomial_law,
+    composable_shift,
+    compute_unrounded_share,
+    concentrated_price,
+    discrete_gaussian_law,
+    expected_delta,
+    fine_grid,
+    gaussian_price,
+    pure_price,
+)
+
+from ..drawn import examples
 
 Floats = NDArray[np.float64]
 
@@ -291,3 +321,228 @@ def test_remembered_prices_are_the_prices() -> None:
 def test_too_small_laws_are_refused(law: LatticeLaw) -> None:
     with pytest.raises(CalibrationError, match="too small"):
         prices.price_lattice_law(law, 4.0)
+
+
+DELTA_2 = math.sqrt(4.5)
+
+
+def rounded_squares(change: list[float]) -> tuple[np.ndarray, np.ndarray]:
+    """|v|^2 of all stochastic roundings v of a vector, and their probabilities: 2^D of them."""
+    floors = [math.floor(a) for a in change]
+    squares, chances = [], []
+    for ups in itertools.product((0, 1), repeat=len(change)):
+        chance = math.prod(a - low if up else 1 - (a - low) for a, low, up in zip(change, floors, ups, strict=True))
+        squares.append(sum((low + up) ** 2 for low, up in zip(floors, ups, strict=True)))
+        chances.append(chance)
+    return np.asarray(squares, dtype=float), np.asarray(chances)
+
+
+def mean_delta(change: list[float], epsilon: float, unit: float) -> float:
+    squares, chances = rounded_squares(change)
+    return float(chances @ gdp.delta(epsilon, unit * np.sqrt(squares)))
+
+
+def directions(dim: int, count: int, seed: int) -> np.ndarray:
+    """Unit vectors: random ones, axes and the diagonal."""
+    rng = np.random.default_rng(seed)
+    vectors = np.concatenate([rng.normal(size=(count, dim)), np.eye(dim), np.ones((1, dim))])
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+def test_coupled_roundings_are_a_rounding_of_the_difference() -> None:
+    rng = np.random.default_rng(1)
+    shared = (np.arange(20_000) + 0.5) / 20_000
+    for first, second in rng.uniform(-5, 5, size=(30, 2)):
+        v = np.floor(second + shared) - np.floor(first + shared)
+        change = second - first
+        assert set(np.unique(v)) <= {math.floor(change), math.ceil(change)}
+        assert np.mean(v) == pytest.approx(change, abs=2e-4)
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3, 4])
+@pytest.mark.parametrize("shift", [0.4, 1.3, 4.0, 8.485, 23.3])
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.2, 0.1), (1.0, 1e-5), (10.0, 1e-3)])
+@pytest.mark.often(of=lambda dim, shift: dim < 4 or shift in (0.4, 8.485))
+def test_expected_delta_is_above_the_enumeration(dim: int, shift: float, epsilon: float, delta: float) -> None:
+    unit = gdp.mu(epsilon, delta) / shift
+    bound = expected_delta(epsilon, unit, shift, dim)
+    worst = max(mean_delta(list(shift * u), epsilon, unit) for u in directions(dim, 40, seed=dim))
+    shorter = max(mean_delta(list(0.7 * shift * u), epsilon, unit) for u in directions(dim, 10, seed=dim))
+    assert max(worst, shorter) <= bound <= 1.0
+    assert bound >= delta * (1 - 1e-9)  # no rounding would cost delta itself
+
+
+def test_expected_delta_is_not_wasteful() -> None:
+    shift = 11 * DELTA_2
+    unit = gdp.mu(1.0, 1e-5) / shift
+    assert expected_delta(1.0, unit, shift, 20) <= 1.2e-5
+    fine = 1100 * DELTA_2
+    assert expected_delta(1.0, gdp.mu(1.0, 1e-5) / fine, fine, 20) <= 1.01e-5
+
+
+@pytest.mark.parametrize(("dim", "scale", "least"), [(2, 4, 1.42), (20, 11, 1.09)])
+def test_noise_without_the_rounding_correction_breaks_the_budget(dim: int, scale: int, least: float) -> None:
+    epsilon, delta, shift = 1.0, 1e-5, scale * DELTA_2
+    unit = gdp.mu(epsilon, delta) / shift
+    if dim == 2:
+        angles = np.linspace(0, math.pi / 2, 500)
+        truth = max(mean_delta([shift * math.cos(t), shift * math.sin(t)], epsilon, unit) for t in angles)
+    else:  # two coordinates at 1.5, the others equal: the number that are rounded up is binomial
+        other = math.sqrt((shift**2 - 4.5) / 18)
+        low, up = math.floor(other), other - math.floor(other)
+        truth = 0.0
+        for k, j in itertools.product(range(19), range(3)):
+            chance = math.comb(18, k) * up**k * (1 - up) ** (18 - k) * math.comb(2, j) / 4
+            square = k * (low + 1) ** 2 + (18 - k) * low**2 + j * 4 + (2 - j)
+            truth += chance * float(gdp.delta(epsilon, unit * math.sqrt(square)))
+    assert truth > least * delta
+    assert truth <= expected_delta(epsilon, unit, shift, dim)
+
+
+@pytest.mark.parametrize("dim", [1, 2, 4, 8])
+@pytest.mark.parametrize("tail", [0.5, 0.1, 1e-2, 1e-4, 1e-9])
+@pytest.mark.often(of=lambda dim, tail: dim < 8 or tail in (0.5, 1e-4))
+def test_composable_shift_holds_but_for_its_tail(dim: int, tail: float) -> None:
+    for shift in (0.3, 1.0, 2.6, 7.1, 30.0):
+        bound = composable_shift(shift, dim, tail)
+        assert bound >= shift
+        for u in directions(dim, 15, seed=dim):
+            squares, chances = rounded_squares(list(shift * u))
+            assert chances[squares > bound**2].sum() <= tail
+
+
+def test_too_short_a_shift_is_noticed() -> None:
+    tail, dim, shift = 1e-2, 8, 2.6
+    bound = composable_shift(shift, dim, tail)
+    assert bound**2 == pytest.approx(
+        shift**2 + dim / 4 + (2 * shift + math.sqrt(dim)) * math.sqrt(math.log(1 / tail) / 2)
+    )
+    broken = {"20 % shorter": 0.8 * bound, "mean only": math.sqrt(shift**2 + dim / 4)}
+    for name, short in broken.items():
+        worst = 0.0
+        for u in directions(dim, 40, seed=3):
+            squares, chances = rounded_squares(list(shift * u))
+            worst = max(worst, float(chances[squares > short**2].sum()))
+        assert worst > tail, name
+
+
+@given(st.floats(0.1, 50.0), st.integers(1, 200), st.floats(1e-15, 0.5), st.floats(1.0, 10.0))
+def test_the_composable_shift_rises_with_change_coordinates_and_smaller_tails(
+    shift: float, dim: int, tail: float, factor: float
+) -> None:
+    bound = composable_shift(shift, dim, tail)
+    assert composable_shift(shift, dim, tail / factor) >= bound
+    assert composable_shift(shift * factor, dim, tail) >= bound
+    assert composable_shift(shift, dim + 1, tail) >= bound
+
+
+@examples(30, full=100)
+@given(st.floats(0.05, 5.0), st.floats(0.01, 2.0), st.floats(0.1, 40.0), st.integers(1, 60))
+def test_expected_delta_is_a_bound_between_two_certain_ones(
+    epsilon: float, unit: float, shift: float, dim: int
+) -> None:
+    bound = expected_delta(epsilon, unit, shift, dim)
+    assert bound <= float(gdp.delta(epsilon, unit * (shift + math.sqrt(dim)))) * (1 + 1e-12)
+    assert bound >= float(gdp.delta(epsilon, unit * shift)) * (1 - 1e-9)
+
+
+@examples(10, full=30)
+@given(shift=st.floats(0.1, 1e4), dim=st.integers(1, 400), mu=st.floats(1e-4, 3.0), epsilon=st.floats(1e-3, 30.0))
+def test_the_least_of_all_exponents_is_found(shift: float, dim: int, mu: float, epsilon: float) -> None:
+    unit, mean, width = mu / shift, shift**2 + dim / 4, 2 * shift + math.sqrt(dim)
+    most = (shift + math.sqrt(dim)) ** 2
+    grid = np.linspace(0.0, 1.0, 2001) ** 0.5 * most
+    around = np.linspace(max(mean - 3 * width, 0.0), min(mean + 6 * width, most), 2000)
+    grid = np.unique(np.concatenate([grid, around]))
+    lambdas = np.geomspace(1e-3, 300.0, 300)[:, None] / mean
+    log_c = np.max(gdp.log_delta(epsilon, unit * np.sqrt(grid[1:])) - lambdas * grid[:-1], axis=1)
+    table = np.exp(np.min(log_c + lambdas[:, 0] * mean + lambdas[:, 0] ** 2 * width**2 / 8))
+    worst = float(gdp.delta(epsilon, unit * math.sqrt(most)))
+    assert expected_delta(epsilon, unit, shift, dim) == pytest.approx(min(float(table), worst, 1.0), rel=1e-12)
+
+
+@given(st.floats(1e-6, 1e6), st.floats(1e-6, 1e6), st.integers(1, 10**7))
+def test_a_grid_is_fine_beside_sensitivity_and_noise(std: float, change: float, touched: int) -> None:
+    grid = fine_grid(std, change, touched)
+    assert 0 < grid <= std / 2**20
+    assert grid * math.sqrt(touched) <= change / 2**14 * (1 + 1e-12)
+
+
+@given(st.floats(1e-6, 1e6), st.floats(1e-6, 1e6), st.integers(1, 10**7))
+def test_a_grid_is_no_finer_than_needed(std: float, change: float, touched: int) -> None:
+    grid = 2 * fine_grid(std, change, touched)
+    assert grid > std / 2**20 or grid * math.sqrt(touched) > change / 2**14 * (1 - 1e-12)
+
+
+@given(st.floats(1e-6, 1e6), st.floats(1e-6, 1e6), st.integers(1, 10**7))
+def test_grids_are_the_noise_over_a_power_of_two(std: float, change: float, touched: int) -> None:
+    steps = std / fine_grid(std, change, touched)
+    assert math.frexp(steps)[0] == 0.5
+
+
+@pytest.mark.parametrize("touched", [1, 4, 25])
+@pytest.mark.parametrize(("std", "change"), [(1.0, 1.0), (2.0**10, 1.0), (1.05 * 2**10, 1.0), (2.0**10, 0.95)])
+def test_grids_are_right_next_to_powers_of_two(std: float, change: float, touched: int) -> None:
+    grid = fine_grid(std, change, touched)
+    assert grid * math.sqrt(touched) <= change * 2.0**-14
+    assert std / grid == 2**20 or 2 * grid * math.sqrt(touched) > change * 2.0**-14
+
+
+TAIL = 1e-9
+
+
+def test_gaussian_noise_costs_sensitivity_over_std() -> None:
+    assert gaussian_price(GaussianEvent(std=2.0, sensitivity=3.0), TAIL).mu == 1.5
+
+
+def test_laplace_noise_costs_sensitivity_and_steps_over_scale() -> None:
+    assert pure_price(LaplaceEvent(scale=4.0, sensitivity=2.0, dim=3, grid=0.5)) == (2.0 + 3 * 0.5) / 4.0
+    assert pure_price(DiscreteLaplaceEvent(scale=4.0, shift=6.0, dim=3)) == 1.5
+
+
+def test_the_share_of_the_data_in_a_price_is_that_without_rounding() -> None:
+    tree = factorise("tree", horizon=8)
+    stream = ContinualEvent(factorisation=tree, std=8.0, sensitivity=2.0, participations=2, dim=3, grid=0.5)
+    change, touched = 2.0 * tree.sensitivity(2), 3 * tree.releases(2)
+    assert compute_unrounded_share(stream, TAIL) == pytest.approx(change / (change + 0.5 * math.sqrt(touched)))
+    report = GaussianEvent(std=8.0, sensitivity=2.0, dim=9, grid=0.5)
+    assert compute_unrounded_share(report, TAIL) == pytest.approx(2.0 / (2.0 + 0.5 * 3))
+    for event, moved in ((stream, change + 0.5 * math.sqrt(touched)), (report, 2.0 + 0.5 * 3)):
+        assert concentrated_price(event) == pytest.approx(moved**2 / (2 * 8.0**2))
+    coins = BinomialEvent(trials=10_000, shift=6.0, reach=6, dim=50, rounded=True)
+    assert compute_unrounded_share(coins, TAIL) == pytest.approx(6.0 / composable_shift(6.0, 50, TAIL / 2))
+
+
+def test_returning_people_pay_for_every_batch_of_every_task() -> None:
+    noisy = {std: GaussianEvent(std=std, sensitivity=1.0) for std in (2.0, 3.0, 5.0)}
+    tasks = {"mixed": Counter({noisy[2.0]: 1, noisy[3.0]: 4}), "alike": Counter({noisy[5.0]: 7})}
+    mu = math.sqrt(1 / 2.0**2 + 1 / 3.0**2 + 2 / 5.0**2)
+    assert accountant.compute_spent(tasks, 2, 1e-5) == pytest.approx(gdp.epsilon(1e-5, mu), rel=1e-6)
+
+
+def test_tails_are_shared_out_among_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    noisy = {std: GaussianEvent(std=std, sensitivity=1.0) for std in (2.0, 3.0, 5.0)}
+    tasks = {"mixed": Counter({noisy[2.0]: 1, noisy[3.0]: 4}), "alike": Counter({noisy[5.0]: 7})}
+    spent, price = list[float](), accountant.price
+    monkeypatch.setattr(accountant, "price", lambda event, tail: spent.append(tail) or price(event, tail))
+    accountant._delta(tasks, 2, 1.0, 1e-5)
+    assert spent[0] == pytest.approx(accountant.tail_for(1e-5, 1.0) / 2, abs=0.0)
+
+
+def test_records_of_returning_people_are_priced_one_by_one() -> None:
+    matrix = RecordEvent(event=GaussianEvent(std=math.sqrt(2), sensitivity=math.sqrt(2)), part="matrix")
+    vector = RecordEvent(event=GaussianEvent(std=2.0, sensitivity=2.0), part="vector")
+    tasks = {"matrix": Counter({matrix: 3}), "vector": Counter({vector: 3})}
+    epsilon = gdp.epsilon(1e-5, 2.0)  # two of each, of mu = 1
+    assert accountant.compute_spent(tasks, 2, 1e-5) == pytest.approx(epsilon, rel=1e-6)
+    assert not accountant.is_within_budget(tasks, 2, ApproxDP(epsilon=0.999 * epsilon, delta=1e-5))
+    assert accountant.is_within_budget(tasks, 2, ApproxDP(epsilon=1.001 * epsilon, delta=1e-5))
+
+
+def test_tails_of_all_shuffled_batches_are_charged() -> None:
+    tail, delta = 1e-13, []
+    for each in (tail, 0.0):
+        batch = ShuffledGaussianEvent(std=5.0, sensitivity=1.0, users=80, tail=each)
+        delta.append(accountant.delta_near(RepetitionEvent(event=batch, times=2), 0.5, 1e-5))
+    beyond = 2 * 80 * 5 * tail * (1 + math.exp(0.5))  # proofs.md B.1, step 5
+    assert delta[0] - delta[1] == pytest.approx(beyond, rel=1e-3, abs=0.0)

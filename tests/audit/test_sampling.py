@@ -1,8 +1,11 @@
-"""Bounds from samples: they hold with the stated confidence, and come close to the truth."""
+"""Lower bounds from samples, from one run, and by many workers."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,6 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import special, stats
 
+import bandanna as bd
+from bandanna import environments as worlds
+from bandanna.audit.audit import audit, one_run_target
 from bandanna.audit.exact import hockey_stick, least_epsilon, separation
 from bandanna.audit.sampling import (
     LOOK_SCHEDULE,
@@ -23,12 +29,15 @@ from bandanna.audit.sampling import (
     fisher_direction,
     lower_bound_of_guesses,
     lower_confidence_bound,
+    one_run_bound,
+    probability_of_guesses,
     upper_confidence_bound,
 )
 from bandanna.errors import InvalidArgument
 from bandanna.privacy import gdp
 from bandanna.privacy.events import GaussianEvent, LaplaceEvent
 from bandanna.types import Floats
+from tests.policies.conformance.own_policy import copied
 
 MU = 1.0
 CLAIM = Claim(epsilon=gdp.epsilon(1e-3, MU), delta=1e-3, mu=MU)
@@ -154,3 +163,106 @@ def test_enumerated_laws_have_their_epsilon(epsilon: float) -> None:
 
 def test_separations_of_releases_add_up_by_squares() -> None:
     assert separation([(np.array([3.0]), 1.0), (np.array([0.0, 8.0]), 2.0)]) == pytest.approx(5.0)
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0])
+def test_without_delta_the_chance_is_a_binomial_tail(epsilon: float) -> None:
+    q = math.exp(epsilon) / (1 + math.exp(epsilon))
+    assert probability_of_guesses(80, guesses=100, canaries=100, epsilon=epsilon, delta=0.0) == pytest.approx(
+        stats.binom.sf(79, 100, q)
+    )
+
+
+def test_delta_costs_what_the_theorem_says() -> None:
+    q, m, r, v, delta = math.e / (1 + math.e), 60, 50, 45, 1e-3
+    tails = [sum(stats.binom.pmf(k, r, q) for k in range(v - i, v)) / i for i in range(1, v + 1)]
+    expected = stats.binom.sf(v - 1, r, q) + 2 * m * delta * max(tails)
+    assert probability_of_guesses(v, guesses=r, canaries=m, epsilon=1.0, delta=delta) == pytest.approx(expected)
+
+
+def test_the_bound_is_where_the_chance_is_the_failure() -> None:
+    bound = one_run_bound(900, guesses=1000, canaries=1000, delta=0.0, confidence=0.95)
+    assert probability_of_guesses(900, guesses=1000, canaries=1000, epsilon=bound, delta=0.0) == pytest.approx(
+        0.05, rel=1e-2
+    )
+    assert one_run_bound(900, guesses=1000, canaries=1000, delta=1e-4, confidence=0.95) < bound
+    assert one_run_bound(500, guesses=1000, canaries=1000, delta=0.0, confidence=0.95) == 0.0
+    with pytest.raises(InvalidArgument, match="right"):
+        one_run_bound(11, guesses=10, canaries=10, delta=0.0, confidence=0.95)
+
+
+def test_one_run_of_local_bits_comes_close_and_no_further() -> None:
+    policy = bd.policies.LDPUCB(n_arms=3, horizon=20, privacy=bd.local(epsilon=1.0, delta=0.0))
+    env = worlds.FiniteArms(means=(0.8, 0.4, 0.2))
+    row = one_run_target("LDP-UCB", policy, env, 20, confidence=0.95)
+    assert 0.9 < row.reached <= 1.0
+    assert row.trials == 1
+
+
+def test_one_run_of_a_central_batch_uses_one_coordinate_for_each_person() -> None:
+    dim, budget = 200, {"epsilon": 60.0, "delta": 1e-9}
+    policy = bd.LinUCB(
+        dim=dim, horizon=150, batch=150, width=0.2, privacy=bd.central(mechanism="independent", **budget)
+    )
+    row = one_run_target("LinUCB", policy, worlds.LinearContextual(dim=dim, n_arms=2), 150, confidence=0.95)
+    assert 1.5 < row.lower_bound < row.claim.epsilon
+
+
+class Backwards:
+    """An executor whose last task ends first; it counts what it was asked for and what was done."""
+
+    def __init__(self) -> None:
+        self.asked = self.done = 0
+
+    def call_all(self, function: Any, tasks: Any) -> Iterator[Any]:
+        """Pairs in another order, so that blocks must wait for each other."""
+        self.asked = len(tasks)
+        keys = sorted(tasks, key=lambda number: number ^ 3)
+        for key in keys:
+            self.done += 1
+            yield key, function(**tasks[key])
+
+
+@pytest.mark.parametrize(
+    ("target", "more"),
+    [("gaussian", {}), ("LinUCB-CSDP", {}), ("LinUCB-JDP-batched", {"view": "snapshot"}), ("priv_unit", {"seed": 3})],
+)
+def test_the_order_of_blocks_does_not_matter(target: str, more: dict[str, Any]) -> None:
+    at: dict[str, Any] = {"epsilon": 2.0, "delta": 1e-3, "trials": 1200, **more}
+    working = Backwards()
+    alone, spread = audit(target, **at), audit(target, executor=working, **at)  # type: ignore[arg-type]
+    assert working.done == working.asked > 8
+    assert alone.rows == spread.rows
+    assert alone.rows[0].curve is not None
+    assert (alone.rows[0].curve.missed == spread.rows[0].curve.missed).all()  # type: ignore[union-attr]
+
+
+def test_blocks_are_not_run_when_the_claim_is_refuted() -> None:
+    quiet = bd.audit.gallery.UnderstatedGaussian(std=1.0, sensitivity=1.0, share=0.3)
+    at: dict[str, Any] = {"epsilon": 4.0, "delta": 1e-3, "trials": 40_000}
+    working = Backwards()
+    alone, spread = audit(quiet, **at), audit(quiet, executor=working, **at)  # type: ignore[arg-type]
+    assert alone.refuted
+    assert alone.rows == spread.rows
+    assert working.done < working.asked / 2
+
+
+def test_processes_know_a_policy_by_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "spread_policy.py").write_text(copied("Spread"), encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    at: dict[str, Any] = {"epsilon": 2.0, "delta": 1e-3, "trust": "shuffle", "trials": 600}
+    assert audit("spread_policy:Greedy", jobs=1, **at).rows == audit("spread_policy:Greedy", **at).rows
+
+
+def test_what_cannot_be_sent_is_refused_by_name() -> None:
+
+    class Mine(bd.LinUCB):  # type: ignore[misc]
+        """Nobody can import this."""
+
+    env = worlds.LinearContextual(dim=2, n_arms=3)
+    policy = Mine(dim=2, horizon=10, width=0.2, privacy=bd.local(epsilon=1.0, delta=1e-3))
+    with pytest.raises(InvalidArgument, match="a class that can be imported"):
+        audit(policy, env=env, executor=Backwards(), trials=600)  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgument, match="one run"):
+        audit("LinUCB-LDP", view="one-run", jobs=2)
