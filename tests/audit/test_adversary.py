@@ -53,7 +53,7 @@ class Winking(Peeking):
 def test_what_others_are_given_is_looked_at(kind: type[Greedy]) -> None:
     row = row_of(kind())
     assert row.refuted
-    assert "what others are given differs between neighbours (batch 1, position 4)" in row.why
+    assert "another user's choice differs between neighbours (batch 1, position 4)" in row.why
 
 
 class Normalising(Greedy):

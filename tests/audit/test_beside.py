@@ -198,9 +198,9 @@ def test_every_user_of_a_batch_reports() -> None:
         lambda: bd.simulate(policy, WORLD, n_seeds=1, path="messages"),
         lambda: bd.audit.audit(policy, env=WORLD, trials=2000),
     ):
-        with pytest.raises(InvalidStatistic, match="20, one of every user"):
+        with pytest.raises(InvalidStatistic, match="20, one for each user"):
             run()
-    with pytest.raises(InvalidStatistic, match="20, one of every user"):
+    with pytest.raises(InvalidStatistic, match="20, one for each user"):
         lived(bd.Agent(policy=policy, test=True, seed=0))
 
 

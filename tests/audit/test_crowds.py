@@ -441,7 +441,7 @@ def test_a_verdict_says_what_was_looked_at() -> None:
     for words in (
         "rows of 60 users in 3 batches, at every position",
         "rewards from -1 to 1, 0, and 40 and -40 beyond, and random features, and none",
-        "errors, asks, states, snapshots, episodes, what others are given, others' reports, scales of noise and all "
+        "errors, queries, states, snapshots, episodes, choices and reports of other users, scales of noise and all "
         "fields of 3 estimates",
         "the noise of batch/position 1/1, 1/11, 2/20, 3/7",
         "runs of batch 1, position 1",

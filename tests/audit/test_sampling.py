@@ -262,7 +262,7 @@ def test_what_cannot_be_sent_is_refused_by_name() -> None:
 
     env = worlds.LinearContextual(dim=2, n_arms=3)
     policy = Mine(dim=2, horizon=10, width=0.2, privacy=bd.local(epsilon=1.0, delta=1e-3))
-    with pytest.raises(InvalidArgument, match="a class that can be imported"):
+    with pytest.raises(InvalidArgument, match="of a class that can be imported"):
         audit(policy, env=env, executor=Backwards(), trials=600)  # type: ignore[arg-type]
-    with pytest.raises(InvalidArgument, match="one run"):
+    with pytest.raises(InvalidArgument, match="left out for the view"):
         audit("LinUCB-LDP", view="one-run", jobs=2)

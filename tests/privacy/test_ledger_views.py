@@ -184,7 +184,7 @@ def test_groups_are_summed_where_that_is_private(protocol: Any, fine: bool) -> N
     if fine:
         assert RunnerState().release(ask, statistic, source, path="messages")[1].count == 0
     else:
-        with pytest.raises(InvalidArgument, match="who is in a group is private"):
+        with pytest.raises(InvalidArgument, match="must be CentralGaussian on reports in a ball around 0"):
             RunnerState().release(ask, statistic, source, path="messages")
 
 

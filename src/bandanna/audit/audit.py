@@ -1,6 +1,6 @@
 """`audit`: try to refute what a mechanism, a protocol or a policy claims.
 
-A policy is attacked by its releases (`audit.policies`), by what other people see of it (`view_target`), or in one run
+A policy is attacked by its releases (`audit.policies`), by other users' view of it (`view_target`), or in one run
 with many canaries (`one_run_target`).
 """
 
@@ -15,12 +15,9 @@ from bandanna import validation
 from bandanna.audit import mechanisms, policies, targets
 from bandanna.audit.releases import FAR_REWARD, find_farthest_rows
 from bandanna.audit.replay import draw_other_contexts, play_recorded, protects_features, record_neighbours
-from bandanna.audit.sampling import Claim, claim_of, one_run_bound
+from bandanna.audit.sampling import Claim, claim_of
 from bandanna.audit.targets import (
     CONFIDENCE,
-    CONSISTENT,
-    NEVER_LOOKED_AT,
-    REFUTED,
     TRIALS,
     AuditResult,
     AuditRow,
@@ -28,6 +25,7 @@ from bandanna.audit.targets import (
     Target,
     attacked,
     ignore_progress,
+    make_guessing_row,
     run_blocks_by,
     stream_key,
 )
@@ -89,7 +87,7 @@ def view_target(
         run = play_recorded(policy, env, rounds=rounds, seed=seed, canaries=first, forced=recording.first.asks)
         lives.append(run.episodes[0][1])
     fixed = find_fixed_arms(env.begin(Streams([seed + 1])))
-    contexts = draw_other_contexts(env, seed=seed + 1, people=_OTHER_USERS)
+    contexts = draw_other_contexts(env, seed=seed + 1, users=_OTHER_USERS)
     begun = policy.init(fixed[0] if fixed else None)
     episode = policy.episode(begun)
     if view == "actions" and not isinstance(episode, FixedLength):
@@ -169,10 +167,10 @@ def one_run_target(
     else:
         both = _distinct_reports(policy, ask, first)
     values = np.stack(both)  # (2, m, dim)
-    people = values.shape[1]
-    coins = rng.integers(0, 2, people)
-    reports = values[coins, np.arange(people)]
-    batch = reports[:, None] if local else reports[None]  # in the local model everybody is a batch
+    users = values.shape[1]
+    coins = rng.integers(0, 2, users)
+    reports = values[coins, np.arange(users)]
+    batch = reports[:, None] if local else reports[None]  # in the local model every user is a batch
     statistic = protocol.domain.sealed(np.array(batch), clipped=np.zeros(batch.shape[:1], dtype=np.int64))
     source = FastNoise(rng)
     if isinstance(protocol, BatchProtocol):
@@ -184,31 +182,27 @@ def one_run_target(
     centred = total - (middle if local else middle.sum(axis=0))
     scores = np.sum(centred * moves, axis=-1)
     right = int(np.count_nonzero((scores >= 0) == (coins == 1)))
-    bound = one_run_bound(right, guesses=people, canaries=people, delta=at, confidence=confidence)
-    refuted = bound > claimed
-    return AuditRow(
+    return make_guessing_row(
+        Claim(epsilon=claimed, delta=at),
+        right,
+        users,
         target=f"{name}, one-run",
-        known=None,
-        claim=Claim(epsilon=claimed, delta=at),
-        lower_bound=bound,
         confidence=confidence,
         trials=1,
-        verdict=REFUTED if refuted else CONSISTENT,
         attack="one-run",
-        looked_at=f"{people} users in one release, with one pair of rows each; totals alone",
-        not_looked_at="; ".join(("other rows, fields, states and snapshots", *NEVER_LOOKED_AT)),
-        reached=bound / claimed,
+        looked_at=f"{users} users in one release, with one pair of rows each; totals alone",
+        unseen="other rows, fields, states and snapshots",
     )
 
 
 def _distinct_reports(policy: Policy[Any], ask: SumQuery, first: PlayedRounds) -> list[Floats]:
     """Return reports of the first batch's users, under either reward, whose features are different unit vectors."""
-    people, features = len(first.rewards), first.features
+    users, features = len(first.rewards), first.features
     if features is not None:
         constant = bool(getattr(policy, "intercept", False))
         slopes = features.shape[-1] - constant
         features = np.zeros_like(features)
-        features[np.arange(people), np.arange(people) % slopes] = 1.0
+        features[np.arange(users), np.arange(users) % slopes] = 1.0
         if constant:
             features[:, -1] = 1.0
     both = []

@@ -184,7 +184,7 @@ def shuffle_gaussian_pairs(protocol: ShuffleGaussian, one: Floats, two: Floats) 
     origin = two[moved[0]]
     line = one[moved[0]] - origin
     length = float(np.linalg.norm(line))
-    places = (two - origin) @ (line / length)  # (users,): of the person 0
+    places = (two - origin) @ (line / length)  # (users,): the user at 0
     step = _BEYOND * users * math.exp(min(epsilon, 50.0)) / _CELLS
     others = np.ones(_CELLS + 1)
     others[1:] = 0.0

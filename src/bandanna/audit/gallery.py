@@ -191,7 +191,7 @@ def reused_tree_noise(epsilon: float) -> Target:
     move = reports[0] - reports[1]
 
     def draw(swapped: bool, runs: int, rng: np.random.Generator) -> Floats:
-        before = rng.normal(0.0, noise.std, (runs, len(move)))  # everybody else's reports are known
+        before = rng.normal(0.0, noise.std, (runs, len(move)))  # all other reports are known
         after = before + reports[int(swapped)]
         return np.stack([before @ move, after @ move], axis=-1)
 
@@ -208,7 +208,7 @@ def printed_amplification(epsilon: float) -> Target:
     length = float(np.linalg.norm(reports[0] - reports[1]))
 
     def draw(swapped: bool, runs: int, rng: np.random.Generator) -> Floats:
-        # along the line through both reports, which is all that tells them apart
+        # along the line through both reports, which alone distinguishes them
         along = rng.normal(0.0, noise.std, (runs, BATCH))
         along[:, 0] += 0.0 if swapped else length
         return np.asarray(special.logsumexp(along * length / noise.std**2, axis=-1))[:, None]
@@ -242,7 +242,7 @@ def first_fit_target() -> Target:
     return Target(name="", claim=Claim(epsilon=share, delta=tail), draw=draw, mu=separation)
 
 
-# Faults of one field, one seed, some people or some rewards, at epsilon = 1
+# Faults of one field, one seed, some users or some rewards, at epsilon = 1
 
 
 PARTIAL_BUDGET = ApproxDP(epsilon=1.0, delta=1e-3)
@@ -355,7 +355,7 @@ class FailsForSome(HonestBatches):
 
     def report(self, ask: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
         if np.any((played.rewards >= 0.3) & (played.rewards <= 0.4)):
-            raise ArithmeticError("a reward that nobody has thought of")
+            raise ArithmeticError("an unforeseen reward")
         return super().report(ask, played, coins)
 
 
@@ -466,7 +466,7 @@ class UnderstatedGaussian(GaussianMechanism):
 
 @dataclass(frozen=True, kw_only=True)
 class AddOrRemove(Ball):
-    """A ball with its radius as the sensitivity: right if somebody is left out, wrong if somebody is replaced."""
+    """A ball with its radius as the sensitivity: right if a user is left out, wrong if one is replaced."""
 
     @property
     def sensitivity(self) -> float:
@@ -499,7 +499,7 @@ def reused_noise() -> Target:
 
     def draw(swapped: bool, runs: int, rng: np.random.Generator) -> Floats:
         noise = rng.normal(0.0, protocol.noise_std, (runs, 2))
-        return np.concatenate([sums[int(swapped)] + noise, noise], axis=-1)  # the second batch has nobody in it
+        return np.concatenate([sums[int(swapped)] + noise, noise], axis=-1)  # the second batch is empty
 
     return _target(draw)
 
@@ -517,11 +517,11 @@ def renoised_batch() -> Target:
 
 
 def closed_by_answers() -> Target:
-    """Make the target of a batch that ends when enough people have answered: its length reveals who did not."""
+    """Make the target of a batch that ends when enough users have answered: its length reveals who did not."""
     protocol, sums = _neighbour_sums()
 
     def draw(swapped: bool, runs: int, rng: np.random.Generator) -> Floats:
-        # the others answer with probability 0.9; the person does, or has nothing to say
+        # the others answer with probability 0.9; the user does under one neighbour only
         others = rng.random((runs, 4 * _USERS)) < 0.9
         others[:, 0] = not swapped
         slots = np.argmax(np.cumsum(others, axis=1) >= _USERS, axis=1) + 1.0  # public: the batch's length

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import Any
 
@@ -11,17 +10,8 @@ import numpy as np
 from bandanna import validation
 from bandanna.audit.releases import find_farthest_rows
 from bandanna.audit.replay import protects_features
-from bandanna.audit.sampling import Claim, one_run_bound
-from bandanna.audit.targets import (
-    CONFIDENCE,
-    CONSISTENT,
-    NEVER_LOOKED_AT,
-    REFUTED,
-    AuditResult,
-    AuditRow,
-    ProgressCallback,
-    ignore_progress,
-)
+from bandanna.audit.sampling import Claim
+from bandanna.audit.targets import CONFIDENCE, AuditResult, ProgressCallback, ignore_progress, make_guessing_row
 from bandanna.audit.values import list_arrays
 from bandanna.deployment.client.load_simulation import Deployment, SimulatedUsers, world_for_task
 from bandanna.deployment.client.policy_device import CurrentPublication
@@ -86,23 +76,19 @@ def audit_task(
         progress=progress,
     )
     crowd.run()
-    people, right = len(crowd.coins), crowd.right
-    if not people:
+    users = len(crowd.coins)
+    if not users:
         raise InvalidArgument("task", task.id, "a task with a batch to come", "This one has released everything")
-    bound = one_run_bound(right, guesses=people, canaries=people, delta=stated.delta, confidence=confidence)
-    refuted = bound > stated.epsilon
-    row = AuditRow(
+    row = make_guessing_row(
+        Claim(epsilon=stated.epsilon, delta=stated.delta),
+        crowd.right,
+        users,
         target=f"task {task.content['title']}",
-        known=None,
-        claim=Claim(epsilon=stated.epsilon, delta=stated.delta),
-        lower_bound=bound,
         confidence=confidence,
-        trials=people,
-        verdict=REFUTED if refuted else CONSISTENT,
+        trials=users,
         attack="live",
-        looked_at=f"the first user of each of {people} batches, with one pair of rows each; publications alone",
-        not_looked_at="; ".join(("other users and rows", *NEVER_LOOKED_AT)),
-        reached=bound / stated.epsilon if 0 < stated.epsilon < math.inf else 0.0,
+        looked_at=f"the first user of each of {users} batches, with one pair of rows each; publications alone",
+        unseen="other users and rows",
     )
     return AuditResult(rows=(row,))
 
@@ -132,8 +118,8 @@ class CanaryUsers(SimulatedUsers):
         """Return the batch with a canary in it, and keep the noiseless publication under either coin."""
         policy, episode = self.task.policy, view.episode()
         assert episode is not None
-        asks = _first_queries(policy, view.state, episode)
-        pair = find_farthest_rows(policy, asks, rows.at(slice(0, 1)), private=protects_features(policy))
+        query = next(policy.learn(view.state, episode))
+        pair = find_farthest_rows(policy, [query], rows.at(slice(0, 1)), private=protects_features(policy))
         lives = [_replace_first_row(rows, row) for row in pair]
         coin = int(self._tossing.integers(2))
         self.coins.append(coin)
@@ -156,10 +142,6 @@ class CanaryUsers(SimulatedUsers):
         if len(self.coins) >= self._batches:
             self._rounds = self.seed.done  # no more of them
         return view
-
-
-def _first_queries(policy: Policy[Any], state: Any, episode: Episode) -> list[SumQuery]:
-    return [next(policy.learn(state, episode))]
 
 
 def _replace_first_row(rows: PlayedRounds, row: PlayedRounds) -> PlayedRounds:

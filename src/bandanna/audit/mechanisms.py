@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 from scipy import stats
@@ -266,21 +267,30 @@ def target_from_protocol(
     stated = protocol.guarantee
     claimed = stated.epsilon if epsilon is None else epsilon
     at = stated.delta if delta is None else delta
-    people = f"{users} users" if isinstance(protocol, BatchProtocol) else f"{steps} users of a stream"
+    count = f"{users} users" if isinstance(protocol, BatchProtocol) else f"{steps} users of a stream"
     what = (
-        f"the first, the middle and the last of {people}, with pairs of statistics as far apart as the domain is wide "
+        f"the first, the middle and the last of {count}, with pairs of statistics as far apart as the domain is wide "
         "among others of the same, and with half of that distance among zeros",
         f"all fields of the estimates; noise of {N_SOURCES} sources, its scale, and noise used twice",
     )
+    target, _ = target_from_scripts(scripts, event=protocol.event, epsilon=claimed, delta=at)
+    return replace(target, name=name or protocol.name, looked=what, unseen=_PROTOCOLS_UNSEEN)
+
+
+def target_from_scripts(
+    scripts: Sequence[ReleaseScript], *, epsilon: float, delta: float, event: events.Event | None = None
+) -> tuple[Target, int | None]:
+    """Make a target, without a name, from releases to several pairs of neighbours, the usual pair first.
+
+    Also return the index of the pair under attack; None if no noise hides the user.
+    """
     if (bare := next((each.bare for each in scripts if each.bare), None)) is not None:
-        plain = Claim(epsilon=claimed, delta=at)
-        return Target(
-            name=name or protocol.name, claim=plain, leaks=bare[1], why=bare[0], looked=what, unseen=_PROTOCOLS_UNSEEN
-        )
-    script = scripts[choose_worst(scripts, epsilon=claimed, delta=at)]
-    return Target(
-        name=name or protocol.name,
-        claim=claim_of(protocol.event, epsilon=claimed, delta=at),
+        return Target(name="", claim=Claim(epsilon=epsilon, delta=delta), leaks=bare[1], why=bare[0]), None
+    place = choose_worst(scripts, epsilon=epsilon, delta=delta)
+    script = scripts[place]
+    target = Target(
+        name="",
+        claim=claim_of(event or script.event, epsilon=epsilon, delta=delta),
         draw=script.draw,
         scored=script.scored,
         chunk=script.chunk,
@@ -288,9 +298,8 @@ def target_from_protocol(
         pure=script.pure,
         pairs=script.pairs,
         most=SINGLE if script.alone else None,
-        looked=what,
-        unseen=_PROTOCOLS_UNSEEN,
     )
+    return target, place
 
 
 def _make_release_pairs(protocol: Protocol, *, users: int, steps: int) -> list[ReleasePair]:

@@ -1,4 +1,4 @@
-"""Policies as targets of an audit: search for people whose rows leak, and record neighbours."""
+"""Policies as targets of an audit: search for users whose rows leak, and record neighbours."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from typing import Any
 import numpy as np
 
 from bandanna.audit import replay, targets
+from bandanna.audit.mechanisms import target_from_scripts
 from bandanna.audit.releases import FAR_REWARD, N_SOURCES, SURE
 from bandanna.audit.replay import (
     TOO_LONG_BY,
     NeighbourRecording,
     RecordedRun,
     Substitution,
-    choose_worst,
     play_probe,
     play_recorded,
     protects_features,
     record_neighbours,
     record_worlds,
 )
-from bandanna.audit.sampling import Claim, claim_of
-from bandanna.audit.targets import SINGLE, Target
+from bandanna.audit.sampling import Claim
+from bandanna.audit.targets import Target
 from bandanna.errors import BandannaError, InvalidArgument
 from bandanna.policies.base import Policy
 from bandanna.simulation.environments.base import Environment
@@ -34,7 +34,7 @@ from bandanna.types import Floats
 # The search for leaks
 
 
-MIN_REWARD_VALUES = 128  # values between the ends of the range, at least, where few people are enough for that
+MIN_REWARD_VALUES = 128  # values between the ends of the range, at least, where few users are enough
 _FIXED = 4  # runs with given rewards
 _FEWEST, _MOST = 2, 6  # runs with rewards from all over the range
 _BATCHES = 5  # whose noise is looked at
@@ -80,9 +80,9 @@ class LeakSearch:
 
     def with_calm_rewards(self) -> LeakSearch | None:
         """Return the search with one common reward with which the run does not fail, None if there is none."""
-        everybody = np.arange(self.rounds)
+        rounds = np.arange(self.rounds)
         for reward in _CALM_REWARDS:
-            base = Substitution(rounds=everybody, rewards=np.full(self.rounds, reward), private=False)
+            base = Substitution(rounds=rounds, rewards=np.full(self.rounds, reward), private=False)
             search = replace(self, base=base)
             if search.probe.failed is None:
                 return search
@@ -113,19 +113,19 @@ class LeakSearch:
     @cached_property
     def crowds(self) -> list[Substitution]:
         """Return other rows for all users: large and small rewards, none, the ends of the range, 0, and all over it."""
-        people, rng = len(self.places), np.random.default_rng([self.seed, 7])
-        runs = min(_MOST, max(_FEWEST, math.ceil(MIN_REWARD_VALUES / people)))
+        users, rng = len(self.places), np.random.default_rng([self.seed, 7])
+        runs = min(_MOST, max(_FEWEST, math.ceil(MIN_REWARD_VALUES / users)))
         low, high = self.reward_range
-        strata = (rng.permutation(people * runs) + rng.random(people * runs)) / (people * runs)
-        drawn = (low + (high - low) * strata).reshape(runs, people)
-        clicks = rng.permutation(np.resize([low, 0.0, high], people))
+        strata = (rng.permutation(users * runs) + rng.random(users * runs)) / (users * runs)
+        drawn = (low + (high - low) * strata).reshape(runs, users)
+        clicks = rng.permutation(np.resize([low, 0.0, high], users))
         rounds = np.array([self.round_of(each) for each in self.places], dtype=np.int64)
         private = protects_features(self.policy)
         crowds = [
             Substitution(
                 rounds=rounds, rewards=rewards, features=self._features(rng) if private else None, private=private
             )
-            for rewards in (np.full(people, FAR_REWARD), np.full(people, -FAR_REWARD), np.zeros(people), clicks, *drawn)
+            for rewards in (np.full(users, FAR_REWARD), np.full(users, -FAR_REWARD), np.zeros(users), clicks, *drawn)
         ]
         nothing = crowds[2].features
         if nothing is not None:
@@ -141,10 +141,10 @@ class LeakSearch:
         own = self.probe.episodes[0][1].features
         if own is None or self.base is not None:
             return None
-        people = len(self.places)
-        slopes = rng.normal(size=(people, own.shape[-1] - self._intercept))
-        slopes *= rng.choice(_LENGTHS, size=(people, 1)) / np.linalg.norm(slopes, axis=-1, keepdims=True)
-        return np.column_stack([slopes, np.ones(people)]) if self._intercept else slopes
+        users = len(self.places)
+        slopes = rng.normal(size=(users, own.shape[-1] - self._intercept))
+        slopes *= rng.choice(_LENGTHS, size=(users, 1)) / np.linalg.norm(slopes, axis=-1, keepdims=True)
+        return np.column_stack([slopes, np.ones(users)]) if self._intercept else slopes
 
     @cached_property
     def seen(self) -> list[RecordedRun]:
@@ -183,16 +183,16 @@ class LeakSearch:
         That alone is no refutation. The releases to these neighbours are attacked like others.
         """
         half = self.crowds[0].only(slice(0, None, 2))  # all users between them keep their own rows
-        tries = [(self._unlike_fields, crowd, seen) for crowd, seen in zip(self.crowds, self.seen, strict=True)]
+
+        def unlike_fields(seen: RecordedRun) -> str | None:
+            return "a field beside the total" if seen.fields != self.probe.fields else None
+
+        tries = [(unlike_fields, crowd, seen) for crowd, seen in zip(self.crowds, self.seen, strict=True)]
         found = [
             next((self._find_culprit(crowd, unlike) for unlike, crowd, seen in each if unlike(seen)), None)
             for each in (tries, [(self._unlike_reports, half, self._with(half))])
         ]
         return [self._recorded(place, worlds) for _, place, worlds in filter(None, found)]
-
-    def _unlike_fields(self, seen: RecordedRun) -> str | None:
-        """Return what differs from the first run beside the totals: other fields, or the scales of noise."""
-        return "a field beside the total" if seen.fields != self.probe.fields else None
 
     def _unlike_reports(self, seen: RecordedRun) -> str | None:
         """Return what differs from the first run in the reports of users who kept their own rows."""
@@ -304,8 +304,8 @@ class LeakSearch:
         return (
             f"rows of {len(self.places)} users in {batches} batches, at every position, with {between} rewards from "
             f"{low:g} to {high:g}, 0, and {FAR_REWARD:g} and {-FAR_REWARD:g} beyond, and {features}",
-            f"with the same answers: errors, asks, states, snapshots, episodes, what others are given, others' "
-            f"reports, scales of noise and all fields of {fields} estimates{unseen}",
+            f"with the same answers: errors, queries, states, snapshots, episodes, choices and reports of other "
+            f"users, scales of noise and all fields of {fields} estimates{unseen}",
         )
 
 
@@ -361,26 +361,14 @@ def target_from_policy(
         raise InvalidArgument("rounds", rounds, "large enough for a release with the first user")
     others = [*search.others(), *search.find_suspects()]
     recordings = [standard, *(each for each in others if each.script.releases)]
-    people = ", ".join(f"{each.place + 1}/{each.position + 1}" for each in recordings)
-    looked = (*search.looked, f"the noise of batch/position {people}, of {N_SOURCES} sources, and noise used twice")
-    if (bare := next((each.script.bare for each in recordings if each.script.bare), None)) is not None:
-        return Target(name=shown, claim=plain, leaks=bare[1], why=bare[0], looked=looked, unseen=_NOT_LOOKED_AT)
-    chosen = recordings[choose_worst([each.script for each in recordings], epsilon=claimed, delta=at)]
-    script = chosen.script
-    return Target(
-        name=shown,
-        claim=claim_of(script.event, epsilon=claimed, delta=at),
-        draw=script.draw,
-        scored=script.scored,
-        chunk=script.chunk,
-        mu=script.mu,
-        pure=script.pure,
-        pairs=script.pairs,
-        through=tuple(sorted({each.protocol.name for each in script.releases})),
-        most=SINGLE if script.alone else None,
-        looked=(*looked, f"runs of batch {chosen.place + 1}, position {chosen.position + 1}"),
-        unseen=_NOT_LOOKED_AT,
-    )
+    places = ", ".join(f"{each.place + 1}/{each.position + 1}" for each in recordings)
+    looked = (*search.looked, f"the noise of batch/position {places}, of {N_SOURCES} sources, and noise used twice")
+    target, worst = target_from_scripts([each.script for each in recordings], epsilon=claimed, delta=at)
+    if worst is not None:
+        chosen = recordings[worst]
+        looked = (*looked, f"runs of batch {chosen.place + 1}, position {chosen.position + 1}")
+        target = replace(target, through=tuple(sorted({each.protocol.name for each in chosen.script.releases})))
+    return replace(target, name=shown, looked=looked, unseen=_NOT_LOOKED_AT)
 
 
 def _find_leak(search: LeakSearch, delta: float) -> str | None:

@@ -46,8 +46,8 @@ def farthest_points(domain: Domain) -> Floats:
         x, y = _unit_rows(domain.features, intercept=isinstance(domain, InterceptReport))
         arms = np.zeros(len(y), dtype=np.int64)
         packed = domain.pack(x, domain.reward_bound * y, arms)
-        one, two = _farthest_places(packed)
-        return np.stack([packed[one], packed[two]])
+        farthest = int(np.argmax(np.linalg.norm(packed - packed[0], axis=-1)))  # by symmetry from the first angle
+        return np.stack([packed[0], packed[farthest]])
     return np.stack([domain.upper, domain.lower])
 
 
@@ -62,10 +62,6 @@ def _unit_rows(features: int, *, intercept: bool) -> tuple[Floats, Floats]:
     if intercept:
         x[:, -1] = 1.0
     return np.concatenate([x, x]), np.repeat([1.0, -1.0], len(x))
-
-
-def _farthest_places(points: Floats) -> tuple[int, int]:
-    return 0, int(np.argmax(np.linalg.norm(points - points[0], axis=-1)))
 
 
 def find_farthest_rows(
@@ -205,25 +201,19 @@ class RecordingNoise(RecordingScales):
         self.laplaces.append((np.array(value, dtype=float), scale))
         return super().laplace(value, scale=scale, grid=grid)
 
-    def discrete_gaussian(self, *, std: float, size: Size) -> NDArray[np.int64]:
-        self.others += 1
-        return super().discrete_gaussian(std=std, size=size)
 
-    def discrete_laplace(self, *, scale: float, size: Size) -> NDArray[np.int64]:
-        self.others += 1
-        return super().discrete_laplace(scale=scale, size=size)
+def _count_draws(name: str) -> Callable[..., Any]:
+    """Return a method that records a draw of other noise, and draws."""
 
-    def binomial(self, *, trials: int, probability: float, size: Size) -> NDArray[np.int64]:
+    def draw(self: RecordingNoise, *arguments: Any, **named: Any) -> Any:
         self.others += 1
-        return super().binomial(trials=trials, probability=probability, size=size)
+        return getattr(super(RecordingNoise, self), name)(*arguments, **named)
 
-    def coins(self, counts: NDArray[np.int64], chances: NDArray[np.float64]) -> NDArray[np.int64]:
-        self.others += 1
-        return super().coins(counts, chances)
+    return draw
 
-    def uniform(self, size: Size) -> NDArray[np.float64]:
-        self.others += 1
-        return super().uniform(size)
+
+for _name in ("discrete_gaussian", "discrete_laplace", "binomial", "coins", "uniform"):
+    setattr(RecordingNoise, _name, _count_draws(_name))
 
 
 def measure_moves(run: Callable[[bool, RecordingNoise], object]) -> tuple[NoiseMoves, NoiseMoves] | None:
@@ -255,14 +245,13 @@ def bypasses_noise(shown: Callable[[bool, RecordingNoise], object]) -> bool:
 
     Much larger noise is tried too, because rare outcomes alone may be treated differently.
     """
-    return any(_differs_with_same_noise(shown, times) for times in (1.0, _LARGE))
-
-
-def _differs_with_same_noise(shown: Callable[[bool, RecordingNoise], object], times: float) -> bool:
-    one = RecordingNoise(np.random.default_rng(0), times=times)
-    first = shown(False, one)
-    second = shown(True, RecordingNoise(np.random.default_rng(0), forced=one.released))
-    return first_difference(first, second) is not None
+    for times in (1.0, _LARGE):
+        one = RecordingNoise(np.random.default_rng(0), times=times)
+        first = shown(False, one)
+        second = shown(True, RecordingNoise(np.random.default_rng(0), forced=one.released))
+        if first_difference(first, second) is not None:
+            return True
+    return False
 
 
 class _ExtremeNoise(FastNoise):

@@ -61,10 +61,10 @@ class Substitution:
         """Return the rows of the first `count` users alone."""
         return self.only(slice(0, count))
 
-    def only(self, people: slice) -> Substitution:
+    def only(self, users: slice) -> Substitution:
         """Return the rows of some of the users alone."""
-        features = None if self.features is None else self.features[people]
-        return replace(self, rounds=self.rounds[people], rewards=self.rewards[people], features=features)
+        features = None if self.features is None else self.features[users]
+        return replace(self, rounds=self.rounds[users], rewards=self.rewards[users], features=features)
 
     def over(self, base: Substitution) -> Substitution:
         """Return these rows, and those of the base for all other users; if both are given, rewards alone."""
@@ -74,7 +74,7 @@ class Substitution:
         return replace(base, rounds=rounds[order], rewards=rewards[order])
 
     def within(self, begin: int, users: int) -> tuple[Ints, Substitution]:
-        """Return the indices among `users` people who come from round `begin` on, and their rows."""
+        """Return the indices among `users` users who come from round `begin` on, and their rows."""
         start, stop = np.searchsorted(self.rounds, [begin, begin + users])
         return self.rounds[start:stop] - begin, self.only(slice(int(start), int(stop)))
 
@@ -93,7 +93,7 @@ class CanaryRun(ReferenceRun):
         contexts, means = super()._look(users)
         if (mine := self._here(users)) and mine[1].private and mine[1].features is not None:
             contexts = np.array(contexts)
-            contexts[mine[0]] = mine[1].features[:, None]  # all arms of a person
+            contexts[mine[0]] = mine[1].features[:, None]  # all arms of a user
         return contexts, means
 
     def _draw_rewards(self, means: Floats, arms: Ints) -> Floats:
@@ -207,13 +207,13 @@ def _needed_share(script: ReleaseScript, *, epsilon: float, delta: float) -> flo
 
 _SHOWN_KINDS = (
     "whether the run goes on",
-    "what is asked",
+    "a query",
     "the state",
     "the snapshot",
     "the next episode",
-    "what others are given",
+    "another user's choice",
 )
-_OTHER_PEOPLE = 8  # they act on a snapshot
+_OTHER_USERS = 8  # they act on a snapshot
 _REPLAYS = 8  # seeds, before we say that nothing but the answers counts
 
 
@@ -243,17 +243,17 @@ class RecordedRun:
     asks: list[RecordedQuery] = field(default_factory=list)
     places: list[int] = field(default_factory=list)  # the episode of each ask
     begins: list[int] = field(default_factory=list)  # the round in which each episode begins
-    told: dict[str, list[list[ValueLeaf]]] = field(default_factory=lambda: {name: [] for name in _SHOWN_KINDS})
+    shown: dict[str, list[list[ValueLeaf]]] = field(default_factory=lambda: {name: [] for name in _SHOWN_KINDS})
     replaced: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))  # rounds of those with other rows
     failed: Exception | None = None  # how the run ended, if it could not go on
 
-    def tell(self, name: str, value: Any) -> None:
+    def record(self, name: str, value: Any) -> None:
         """Take apart a part of the output, as it is now."""
-        self.told[name].append(list(take_apart(value)))
+        self.shown[name].append(list(take_apart(value)))
 
     def difference(self, other: RecordedRun) -> str | None:
         """Return what differs from another run with the same answers, None if nothing does."""
-        return next((name for name in _SHOWN_KINDS if self.told[name] != other.told[name]), None)
+        return next((name for name in _SHOWN_KINDS if self.shown[name] != other.shown[name]), None)
 
     @property
     def fields(self) -> list[list[ValueLeaf]]:
@@ -263,7 +263,7 @@ class RecordedRun:
     @property
     def opaque(self) -> set[str]:
         """Return the paths at which a value was compared by its type alone."""
-        found = (leaf for shown in self.told.values() for each in shown for leaf in each)
+        found = (leaf for parts in self.shown.values() for part in parts for leaf in part)
         return {path for path, token in found if token == OPAQUE}
 
 
@@ -294,30 +294,30 @@ class _RecordingAnswerer(QueryAnswerer):
         self.seen.episodes.append((episode, played))
         self.desk = self.desk.keep(self.policy.execution.retained_groups, played)
         learned = drive_learning(self.policy.learn(state, episode), lambda ask: self._answer(ask, played))
-        self.seen.tell("the state", learned)
+        self.seen.record("the state", learned)
         snapshot, following = self.policy.publish(learned), self.policy.episode(learned)
-        self.seen.tell("the snapshot", snapshot)
-        self.seen.tell("the next episode", following)
+        self.seen.record("the snapshot", snapshot)
+        self.seen.record("the next episode", following)
         if following is not None and not isinstance(following, AssignedArms):
-            self.seen.tell("what others are given", self._given(snapshot, played))
+            self.seen.record("another user's choice", self._given(snapshot, played))
         return learned
 
     def _given(self, snapshot: Any, played: PlayedRounds) -> list[Any]:
         """Return the choices of users in no batch, each with coins of its own, beside the last user of this batch."""
-        last = played.features if played.features is not None and len(self.contexts) > _OTHER_PEOPLE else None
+        last = played.features if played.features is not None and len(self.contexts) > _OTHER_USERS else None
         contexts = np.array(self.contexts)
         if last is not None:
             contexts[-1] = last[-1]
         choice = self.policy.act(snapshot, self.policy.clip_features(contexts), NumberedRandomness(0, 0))
         parts = (choice.actions, np.broadcast_to(choice.probabilities, choice.actions.shape))
-        return [np.array(each[:_OTHER_PEOPLE]) for each in parts]
+        return [np.array(each[:_OTHER_USERS]) for each in parts]
 
     def _answer(self, ask: SumQuery, played: PlayedRounds) -> Estimate:
         if id(ask.protocol) not in self._protocols:
             self._protocols[id(ask.protocol)] = ask.protocol, list(take_apart(ask.protocol))
         rest = [(name, part) for name, part in vars(ask).items() if name != "protocol"]
-        self.seen.tell("what is asked", (len(self.seen.episodes), rest))
-        self.seen.told["what is asked"].append(self._protocols[id(ask.protocol)][1])
+        self.seen.record("a query", (len(self.seen.episodes), rest))
+        self.seen.shown["a query"].append(self._protocols[id(ask.protocol)][1])
         statistic = form_reports(self.policy, ask, self.desk.rows(ask, played), self.coins)
         source = self.stream if isinstance(ask.protocol, StreamProtocol) else self.source
         self.desk, estimate = self.desk.release(ask, statistic, source, path="messages")
@@ -332,11 +332,11 @@ class _RecordingAnswerer(QueryAnswerer):
         return estimate
 
 
-def draw_other_contexts(env: Environment, *, seed: int, people: int) -> Floats:
-    """Draw contexts of users in another run of the environment, (people, K, d); fixed arms stay the same."""
+def draw_other_contexts(env: Environment, *, seed: int, users: int) -> Floats:
+    """Draw contexts of users in another run of the environment, (users, K, d); fixed arms stay the same."""
     world = env.begin(Streams([seed]))
     fixed = find_fixed_arms(world)
-    return read_block(world, 0, people, unit=False)[0][0] if fixed is None else np.stack([fixed[0]] * people)
+    return read_block(world, 0, users, unit=False)[0][0] if fixed is None else np.stack([fixed[0]] * users)
 
 
 def play_recorded(
@@ -356,8 +356,8 @@ def play_recorded(
     tally = Tally(checkpoints=np.array([rounds]), n_seeds=1)
     run = CanaryRun(policy, env.begin(Streams([seed])), tally, 0, "messages", False)
     run.canaries = canaries
-    people = _OTHER_PEOPLE + (run.fixed is None)
-    contexts = draw_other_contexts(env, seed=seed + 1, people=people)
+    users = _OTHER_USERS + (run.fixed is None)
+    contexts = draw_other_contexts(env, seed=seed + 1, users=users)
     run.answers = _RecordingAnswerer(run.answers, seen, forced or [], lambda: run.done, contexts)
     try:
         run.run(rounds)
@@ -365,7 +365,7 @@ def play_recorded(
         if canaries is None:
             raise
         seen.failed = failed
-    seen.tell("whether the run goes on", None if seen.failed is None else (run.done, type(seen.failed).__name__))
+    seen.record("whether the run goes on", None if seen.failed is None else (run.done, type(seen.failed).__name__))
     return seen
 
 

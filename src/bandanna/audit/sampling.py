@@ -242,7 +242,7 @@ def draw_blocks_here(draw: DrawRuns, key: Sequence[int]) -> DrawBlocks:
 
 
 _THRESHOLDS = 400
-_RIDGE = 1e-10  # of numbers of unit variance: two that always agree are told apart by their difference
+_RIDGE = 1e-10  # of numbers of unit variance: two that always agree are distinguished by their difference
 _CAREFUL = 1e-4  # failure of the bounds that a test is chosen by: of hundreds, rare outputs look best by chance
 _KEPT = 20_000  # scores of either world, for the curve
 

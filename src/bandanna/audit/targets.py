@@ -6,7 +6,7 @@ import math
 import pickle
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from os import PathLike
 from typing import Any
@@ -26,6 +26,7 @@ from bandanna.audit.sampling import (
     bound_by_sampling,
     draw_block,
     draw_blocks_here,
+    one_run_bound,
 )
 from bandanna.errors import InvalidArgument
 from bandanna.experiments.executors import Executor
@@ -454,6 +455,14 @@ def _make_row(
         reached=(needed if refuted else min(needed, claim.stated)) / claim.stated if claim.epsilon > 0 else 0.0,
         curve=curve,
     )
+
+
+def make_guessing_row(claim: Claim, right: int, coins: int, *, confidence: float, unseen: str, **more: Any) -> AuditRow:
+    """Return the row of an audit in which `right` of the coins were guessed."""
+    bound = one_run_bound(right, guesses=coins, canaries=coins, delta=claim.delta, confidence=confidence)
+    verdict, rest = REFUTED if bound > claim.epsilon else CONSISTENT, "; ".join((unseen, *NEVER_LOOKED_AT))
+    row = AuditRow(known=None, claim=claim, lower_bound=bound, confidence=confidence, verdict=verdict, **more)
+    return replace(row, not_looked_at=rest, reached=bound / claim.epsilon)
 
 
 # Blocks of runs over many workers

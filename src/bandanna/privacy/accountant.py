@@ -301,7 +301,7 @@ def _delta_near(event: events.Event, epsilon: float, target: float) -> float:
     if (batches := _shuffled_batches(counts)) is not None:
         mixed = _mixed_delta(*batches, epsilon)
         return min(1.0, mixed, price(event, tail).delta(epsilon))  # shuffling never makes it worse
-    # at large epsilon reports that nobody shuffles may beat the amplified bound
+    # at large epsilon reports without a shuffler may beat the amplified bound
     alone = 1.0 if any(isinstance(atom, _PURE) for atom in counts) else price(event, tail).delta(epsilon)
     return min(composed_delta(counts, epsilon, tail), alone)
 
@@ -355,7 +355,7 @@ def is_gaussian(atoms_: Iterable[events.Event]) -> bool:
     return all(isinstance(atom, _GAUSSIAN) for atom in atoms_)
 
 
-# The most expensive person of a ledger
+# The most expensive user of a ledger
 
 
 EventCounts = Counter[events.Event]
@@ -392,7 +392,7 @@ def find_other_alternatives(task: str, tasks: Iterable[str]) -> list[str]:
 
 
 def is_within_budget(tasks: Mapping[str, EventCounts], participations: int, budget: Budget) -> bool:
-    """Return whether nobody can have paid more than `budget`."""
+    """Return whether no user can have paid more than `budget`."""
     joined = _join_records(tasks, participations)
     return all(_check_within(chosen, participations, budget) for chosen in iterate_alternatives(joined))
 

@@ -367,7 +367,7 @@ def _profile(
     users: int, chance: float, mu: float, step: float, stride: int
 ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
     """Return knots k >= 0, 1 - tau_k and a convex bound on E (m - tau_k)+; (K,) each."""
-    alone = gdp.epsilon(_RETURNING_FAINT / 100, mu)  # nobody reveals more among others
+    alone = gdp.epsilon(_RETURNING_FAINT / 100, mu)  # a report reveals no more among others
     ahead = _knots(step, stride, min(LARGEST_LOSS_RATIO, alone))
     room = max(1, min(_ROWS, round(_ROOM / math.sqrt(users * chance))))
     knots, at, bound = np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros(0)

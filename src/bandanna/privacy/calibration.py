@@ -483,15 +483,12 @@ def subtract_refusals(budget: Budget, users: int, dim: int, participations: int 
 # Caps of PrivUnit
 
 
-LEAST_CAP, LARGEST_CAP = (
-    1e-4,
-    36.0,
-)  # epsilon: below, steps cost too much of it; above, a coin of 53 places cannot tell
+LEAST_CAP, LARGEST_CAP = 1e-4, 36.0  # epsilon: less is lost in steps, more in the places of a coin
 _CAP_NUMBERS = 2**21  # of all candidates together
 _CAP_GRID = 16
 _SMALLEST = 1e-9  # mass of a cap
 _NARROWEST = 1 - 2.0**-10  # cosine: steps are small beside the cap
-_WORTH = 0.1  # of what exact candidates would tell
+_WORTH = 0.1  # share of the chance of exact candidates
 
 
 def best_cap(*, dim: int, epsilon: float) -> CapEvent:

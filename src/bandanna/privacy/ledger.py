@@ -215,7 +215,7 @@ class Ledger:
             raise UnknownEvent(f"the accountant does not know {type(event).__name__} and does not guess")
         if not callable(draw):
             raise InvalidArgument("draw", draw, "a function without arguments that draws the release")
-        people = _read_people(members)
+        users = _read_members(members)
         if validation.integer("streams", streams) > 1 and self.participations > 1:
             allowed = f"1 for {self.participations} participations"
             raise InvalidArgument("streams", streams, allowed, "No user may be in two streams")
@@ -226,12 +226,12 @@ class Ledger:
         def once() -> Any:
             entry = self.store.find(task, batch)
             if entry is None:
-                self._check_members(task, batch, people)
-                self._check_apart(task, people)
+                self._check_members(task, batch, users)
+                self._check_apart(task, users)
                 tasks = self.store.tasks()
                 self._check_streams(task, event, steps=tasks.get(task, Counter())[event], streams=streams)
                 self._check_budget(task, event, tasks)
-                entry = LedgerEntry(task=task, batch=batch, event=event, fingerprint=mark, members=people)
+                entry = LedgerEntry(task=task, batch=batch, event=event, fingerprint=mark, members=users)
                 self.store.commit(entry)
             elif not hmac.compare_digest(entry.fingerprint, mark):
                 raise ConflictingRelease(
@@ -288,30 +288,30 @@ class Ledger:
             allowed = "Gaussian noise on a sum for a task with alternatives"
             raise InvalidArgument("event", ValueSummary.of(event), allowed)
 
-    def _check_apart(self, task: str, people: tuple[str, ...]) -> None:
-        for other in accountant.find_other_alternatives(task, self.store.tasks()) if people else ():
-            seen = self.store.appearances(other, people)
-            for place, person in enumerate(people):
-                if seen[person]:
+    def _check_apart(self, task: str, users: tuple[str, ...]) -> None:
+        for other in accountant.find_other_alternatives(task, self.store.tasks()) if users else ():
+            seen = self.store.appearances(other, users)
+            for place, user in enumerate(users):
+                if seen[user]:
                     given, allowed = (
                         ValueSummary("one who is in another"),
                         "a user of this alternative of the task only",
                     )
                     raise InvalidArgument(f"members[{place}]", given, allowed)
 
-    def _check_members(self, task: str, batch: str, people: tuple[str, ...]) -> None:
+    def _check_members(self, task: str, batch: str, users: tuple[str, ...]) -> None:
         named = self.store.named(task)
-        if named is not None and named != bool(people):
+        if named is not None and named != bool(users):
             allowed = f"given for all batches of task {format_value(task)}, or for none"
-            raise InvalidArgument("members", ValueSummary(f"{len(people)} ids"), allowed)
-        counts, seen = Counter(people), self.store.appearances(task, people)
-        for place, person in enumerate(people):  # an id does not belong in a message
-            if counts[person] > 1:
+            raise InvalidArgument("members", ValueSummary(f"{len(users)} ids"), allowed)
+        counts, seen = Counter(users), self.store.appearances(task, users)
+        for place, user in enumerate(users):  # an id does not belong in a message
+            if counts[user] > 1:
                 allowed = f"a user who is in batch {format_value(batch)} once"
                 raise InvalidArgument(f"members[{place}]", ValueSummary("one who is there twice"), allowed)
-            if seen[person] >= self.participations:
+            if seen[user] >= self.participations:
                 raise BudgetExceeded(
-                    f"members[{place}] has been in {seen[person]} batches of task {format_value(task)}; allowed are at "
+                    f"members[{place}] has been in {seen[user]} batches of task {format_value(task)}; allowed are at "
                     f"most {self.participations} for each user"
                 )
 
@@ -345,7 +345,7 @@ def _check_name(argument: str, value: Any) -> str:
     return value
 
 
-def _read_people(members: Any) -> tuple[str, ...]:
+def _read_members(members: Any) -> tuple[str, ...]:
     if members is None:
         return ()
     ids = members if isinstance(members, Set) else validation.list_entries("members", members, "user ids")

@@ -22,12 +22,12 @@ from bandanna.privacy.amplification import LARGEST_LOSS_RATIO, composed_blanket,
 
 
 _LEAST = 1e-5  # eps0
-_BEYOND = 8.0  # eps0 > log(n) + 8: nobody to hide among, nothing to gain
+_BEYOND = 8.0  # eps0 > log(n) + 8: no other report to hide among
 _POINTS = 8  # values of eps0 that are tried before a minimum is narrowed down
 _WIDTH = 3e-4  # how far (relative), for one batch
 _NEAR = 4e-3  # while noise or epsilon are searched for
 _GRID = 0.01  # of log eps0, for several batches: compositions are kept
-_LOUD = 9.0  # mu of reports that nobody hides: nearly all losses, mu^2/2 in the middle, are beyond the last knot
+_LOUD = 9.0  # mu of reports that stand alone: nearly all losses, mu^2/2 in the middle, are beyond the last knot
 _MARGIN = 1e-5  # added to the std (relative), for `delta` to agree: its search may end elsewhere
 _ROUNDING, _NEARLY = 1e-12, 1e-6  # added to an epsilon, the second where searches end elsewhere
 _CONVOLUTION_ERROR = 1e-16  # per batch, absolute: rounding of the Fourier transforms (measured below 6e-17)
@@ -159,7 +159,7 @@ class ShuffledBatches:
 
     @property
     def _most(self) -> float:
-        """Return the eps0 with next to nobody to hide among."""
+        """Return the eps0 with hardly any report to hide among."""
         return math.log(self.users) + _BEYOND
 
     def _range(self, scale: float, epsilon: float) -> tuple[float, float]:

@@ -74,10 +74,10 @@ class LedgerStore(ABC):
         named = [bool(entry.members) for entry in self.entries() if entry.task == task]
         return any(named) if named else None
 
-    def appearances(self, task: str, people: Iterable[str]) -> dict[str, int]:
-        """Return in how many batches of the task each of these people has been."""
-        seen = Counter(person for entry in self.entries() if entry.task == task for person in entry.members)
-        return {person: seen[person] for person in people}
+    def appearances(self, task: str, users: Iterable[str]) -> dict[str, int]:
+        """Return in how many batches of the task each of these users is."""
+        counts = Counter(user for entry in self.entries() if entry.task == task for user in entry.members)
+        return {user: counts[user] for user in users}
 
 
 class TableStore(LedgerStore):
@@ -150,11 +150,11 @@ class _TaskCounts:
     """For every task: the number of batches of each event, and of each user."""
 
     tasks: dict[str, Counter[Event]] = field(default_factory=dict)
-    people: dict[str, Counter[str]] = field(default_factory=dict)
+    members: dict[str, Counter[str]] = field(default_factory=dict)
 
     def add(self, entry: LedgerEntry) -> None:
         self.tasks.setdefault(entry.task, Counter())[entry.event] += 1
-        self.people.setdefault(entry.task, Counter()).update(entry.members)
+        self.members.setdefault(entry.task, Counter()).update(entry.members)
 
 
 class MemoryStore(LedgerStore):
@@ -204,13 +204,13 @@ class MemoryStore(LedgerStore):
 
     def named(self, task: str) -> bool | None:
         with self._lock:
-            people = self._counted().people.get(task)
-            return None if people is None else bool(people)
+            members = self._counted().members.get(task)
+            return None if members is None else bool(members)
 
-    def appearances(self, task: str, people: Iterable[str]) -> dict[str, int]:
+    def appearances(self, task: str, users: Iterable[str]) -> dict[str, int]:
         with self._lock:
-            seen = self._counted().people.get(task, Counter())
-            return {person: seen[person] for person in people}
+            counts = self._counted().members.get(task, Counter())
+            return {user: counts[user] for user in users}
 
     def _counted(self) -> _TaskCounts:
         if self._summary is None:

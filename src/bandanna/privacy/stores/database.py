@@ -28,7 +28,7 @@ create table ledger_tallies (
     task text not null, event {bigint} not null references ledger_events (id), batches {bigint} not null,
     primary key (task, event));
 """
-_AT_ONCE = 500  # people in one question
+_AT_ONCE = 500  # users in one query
 _HASH, _TEXT = b"\0", b"\1"  # what a stored member begins with
 
 
@@ -109,18 +109,18 @@ class TransactionStore(TableStore):
             return None
         return bool(self._ask("select 1 from ledger_members where task = ? limit 1", task))
 
-    def appearances(self, task: str, people: Iterable[str]) -> dict[str, int]:
-        seen = dict.fromkeys(people, 0)
-        everybody = list(seen)
-        for start in range(0, len(everybody), _AT_ONCE):
-            some = [_pack_member(person) for person in everybody[start : start + _AT_ONCE]]
+    def appearances(self, task: str, users: Iterable[str]) -> dict[str, int]:
+        counts = dict.fromkeys(users, 0)
+        ids = list(counts)
+        for start in range(0, len(ids), _AT_ONCE):
+            some = [_pack_member(user) for user in ids[start : start + _AT_ONCE]]
             listed = ", ".join("?" * len(some))
             query = (
                 f"select member, count(*) from ledger_members where task = ? and member in ({listed}) group by member"
             )
             for member, count in self._ask(query, task, *some):
-                seen[self._unpack(member)] = count
-        return seen
+                counts[self._unpack(member)] = count
+        return counts
 
 
 def _pack_member(member: str) -> bytes:

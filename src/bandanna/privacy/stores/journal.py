@@ -106,7 +106,7 @@ class ReplicatedJournal(LedgerStore):
     def __init__(self, *, agent: str, terms: Any, secret: bytes, encoding: Encoding) -> None:
         self._agent, self._secret, self._encoding = agent, secret, encoding
         self._terms = {"of": terms, "secret": hashlib.sha256(secret).hexdigest()}  # of every journal, from the first on
-        self._writer = secrets.token_hex(16)  # tells what this run has written from what another process has
+        self._writer = secrets.token_hex(16)  # distinguishes releases of this run from those of another process
         self._memory = MemoryStore()
         self._states: dict[int, Any] = {}  # what was noted as the state, by the number of releases
         self._files: dict[Path, JournalFile] = {}
@@ -276,8 +276,8 @@ class ReplicatedJournal(LedgerStore):
     def named(self, task: str) -> bool | None:
         return self._memory.named(task)
 
-    def appearances(self, task: str, people: Iterable[str]) -> dict[str, int]:
-        return self._memory.appearances(task, people)
+    def appearances(self, task: str, users: Iterable[str]) -> dict[str, int]:
+        return self._memory.appearances(task, users)
 
 
 def find_journal_path(save: Path) -> Path:

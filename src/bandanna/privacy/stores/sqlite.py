@@ -117,9 +117,9 @@ def _expected_tables() -> set[tuple[str, ...]]:
 def _rows(sql: sqlite3.Connection) -> Iterator[list[Any]]:
     query = "select entry, member from members order by entry, place"
     grouped = groupby(sql.execute(query), lambda row: row[0])
-    people = {entry: [unpack_member(member) for _, member in rows] for entry, rows in grouped}
+    members = {entry: [unpack_member(member) for _, member in rows] for entry, rows in grouped}
     for number, task, batch, event, fingerprint, release in sql.execute(SELECT_ENTRY):
-        yield ["entry", number, task, batch, event, fingerprint, *people.get(number, ())]
+        yield ["entry", number, task, batch, event, fingerprint, *members.get(number, ())]
         if release is not None:
             yield ["release", number, release]
     for key, value in sql.execute("select key, value from meta where key not in ('secret', 'sum')"):
@@ -352,9 +352,9 @@ class SQLiteStore(SQLiteFile, TableStore):
                 "insert into entries (task, batch, event, fingerprint, release) values (?, ?, ?, ?, ?)", row
             ).lastrowid
             assert number is not None
-            members = map(pack_member, entry.members)
-            people = ((number, place, entry.task, member) for place, member in enumerate(members))
-            self._sql.executemany("insert into members values (?, ?, ?, ?)", people)
+            members = enumerate(map(pack_member, entry.members))
+            listed = ((number, place, entry.task, member) for place, member in members)
+            self._sql.executemany("insert into members values (?, ?, ?, ?)", listed)
             self._sql.execute(
                 "insert into tallies values (?, ?, 1) on conflict do update set count = count + 1", (entry.task, event)
             )
@@ -380,9 +380,9 @@ class SQLiteStore(SQLiteFile, TableStore):
         ((named, begun),) = self._ask(query, task, task)
         return bool(named) if begun else None
 
-    def appearances(self, task: str, people: Iterable[str]) -> dict[str, int]:
+    def appearances(self, task: str, users: Iterable[str]) -> dict[str, int]:
         query = "select count(*) from members where task = ? and member = ?"
-        return {person: self._ask(query, task, pack_member(person))[0][0] for person in people}
+        return {user: self._ask(query, task, pack_member(user))[0][0] for user in users}
 
     def _get(self, key: str) -> Any:
         for (value,) in self._ask("select value from meta where key = ?", key):
