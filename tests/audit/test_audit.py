@@ -30,7 +30,7 @@ from bandanna.audit.replay import record_neighbours
 from bandanna.audit.sampling import Claim
 from bandanna.audit.targets import COLUMNS, AuditResult, Target, attacked
 from bandanna.cli import main
-from bandanna.cli.privacy import audit as command
+from bandanna.cli.analysis import audit as command
 from bandanna.deployment.processes import RunningDeployment
 from bandanna.deployment.task.document import Task
 from bandanna.device import randomizers
