@@ -244,7 +244,6 @@ RNG_SEED = 11
 
 
 def spd(rng: np.random.Generator, n: int, d: int) -> np.ndarray:
-    """Positive definite matrices."""
     root = rng.normal(size=(n, d, d))
     return root @ np.swapaxes(root, -1, -2) + 0.1 * np.eye(d)
 

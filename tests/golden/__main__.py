@@ -21,7 +21,6 @@ VARIATIONS = (  # where a processor lacks what is named, nothing changes
 
 
 def compute(place: Path) -> None:
-    """The whole corpus, into a folder."""
     from . import corpus, stored
 
     for group, entries in corpus.GROUPS.items():

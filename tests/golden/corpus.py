@@ -179,7 +179,6 @@ def arms_of(env: Any) -> Any:
 
 
 def simulated(policy: Any, env: Any, path: str) -> dict[str, Any]:
-    """A short run of two seeds."""
     horizon = None if policy.horizon is not None else 150
     result = bd.simulate(policy, env, n_seeds=2, seed=11, path=path, checkpoints=8, horizon=horizon)
     return {
@@ -198,7 +197,6 @@ def simulated(policy: Any, env: Any, path: str) -> dict[str, Any]:
 
 
 def noise_of_policy(policy: Any, env: Any) -> dict[str, Any]:
-    """Promise and calibrated noise, before anything is run."""
     found: dict[str, Any] = {"guarantee": guarantee_numbers(policy.guarantee), "bits per user": policy._bits_per_user}
     protocol = library.first_protocol(policy, arms_of(env))
     if protocol is not None:
@@ -277,7 +275,6 @@ def simulations() -> dict[str, Entry]:
 
 
 def decisions() -> dict[str, Entry]:
-    """A seeded agent of every algorithm."""
     found: dict[str, Entry] = {
         name: lambda name=name, env=envs[0]: decided(made(name), env) for name, (_, _, _, envs) in ALGORITHMS.items()
     }
@@ -299,7 +296,6 @@ DOMAINS: dict[str, Any] = {
 
 
 def statistics(domain: Any, users: int = USERS) -> Any:
-    """Points of a domain."""
     rng = np.random.default_rng(5)
     if isinstance(domain, bd.device.Bits):
         return rng.integers(0, 2, size=(users, 1)).astype(float)
@@ -392,12 +388,10 @@ EDGES: dict[str, Entry] = {
 
 
 def opened(model: str, key: str, domain: str) -> Any:
-    """The protocol that a batch of users opens."""
     return bd.protocols.protocol_for(PRIVACY[model][key](), DOMAINS[domain], USERS)
 
 
 def messages() -> dict[str, Entry]:
-    """Every privacy and protocol with every domain."""
     found: dict[str, Entry] = {}
     for trust, variants in PRIVACY.items():
         for key in variants if trust != "concurrent" else ():
@@ -411,7 +405,6 @@ def messages() -> dict[str, Entry]:
 
 
 def counters() -> dict[str, Entry]:
-    """Running sums of a stream under every privacy."""
 
     def counted(model: str, key: str, domain: str) -> dict[str, Any]:
         def counter() -> Any:
@@ -476,7 +469,6 @@ CALIBRATED: dict[str, Callable[..., Any]] = {
 
 
 def rows_of(rows: Any) -> list[Any]:
-    """A comparison of protocols, row by row."""
     return [
         [row.std, row.bits_per_user, row.ratio_to_central]
         + ([] if row.guarantee is None else [row.guarantee.epsilon, row.guarantee.delta, row.guarantee.rho])
@@ -594,7 +586,6 @@ PARAMETERS: dict[str, Any] = {
 
 
 def bounds() -> dict[str, Entry]:
-    """Regret bounds of the papers."""
 
     def valued(bound: Any) -> Any:
         wanted = inspect.signature(bound.formula).parameters.values()
@@ -698,12 +689,10 @@ def clients() -> dict[str, Entry]:
 
 
 def _integers(message: list[str]) -> list[Any]:
-    """Texts of numbers as numbers."""
     return [int(each) if each.lstrip("-").isdigit() else float(each) for each in message]
 
 
 def designs() -> dict[str, Entry]:
-    """Designs, nets and estimators of generalised linear models."""
     rng = np.random.default_rng(6)
     points = rng.normal(size=(30, 3))
     points /= np.linalg.norm(points, axis=1, keepdims=True)

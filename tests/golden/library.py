@@ -18,12 +18,10 @@ __all__ = ["ALGORITHMS", "BOUNDS", "compare_protocols", "factorise", "invert_pro
 
 
 def seeded(seed: int = 1) -> Any:
-    """Noise of a seed."""
     return bd.device.FastNoise(np.random.default_rng(seed))
 
 
 def guarantee_numbers(guarantee: Any) -> dict[str, Any]:
-    """What is promised, without sentences."""
     shuffler = guarantee.shuffler
     return {
         "trust": guarantee.trust,

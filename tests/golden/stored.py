@@ -29,7 +29,6 @@ def kernels() -> list[str]:
 
 
 def read(name: str) -> dict[str, Any]:
-    """The stored entries of a group."""
     stored: dict[str, Any] = json.loads((PLACE / f"{name}.json").read_text(encoding="utf-8"))
     return stored
 

@@ -55,7 +55,6 @@ def in_company(decide: Callable[[Floats], Any], everybody: Floats, rng: np.rando
 
 
 def linear_snapshot(rng: np.random.Generator, dim: int) -> OptimisticSnapshot:
-    """Some estimate."""
     rows = rng.normal(size=(20, dim))
     return OptimisticSnapshot(
         theta=rng.normal(size=dim), inverse=np.linalg.inv(rows.T @ rows + np.eye(dim)), radius=2.0
@@ -63,7 +62,6 @@ def linear_snapshot(rng: np.random.Generator, dim: int) -> OptimisticSnapshot:
 
 
 def linucb(rng: np.random.Generator, dim: int) -> Callable[[Floats], Any]:
-    """Indices and actions."""
     policy, snapshot = LinUCB(dim=dim, horizon=10, privacy=none()), linear_snapshot(rng, dim)
 
     def decide(contexts: Floats) -> Floats:
@@ -82,7 +80,6 @@ def oful(rng: np.random.Generator, dim: int) -> Callable[[Floats], Any]:
 
 
 def oful_jdp(rng: np.random.Generator, dim: int) -> Callable[[Floats], Any]:
-    """AdaC-OFUL-JDP at its beginning."""
     policy = OFULJDP(dim=dim, horizon=100, privacy=central(rho=1.0))
     snapshot = policy.publish(policy.init())
     return lambda contexts: policy.act(snapshot, contexts, NoRandomness()).actions
@@ -95,7 +92,6 @@ class Brought(NoRandomness):
         self.coins = coins
 
     def uniform(self, shape: tuple[int, ...], name: str) -> Floats:
-        """Theirs."""
         return self.coins.reshape(shape)
 
 
@@ -205,10 +201,10 @@ def test_a_seed_of_a_generalised_policy_decides_the_same_in_any_company(policy: 
             chosen = np.arange(len(who)), actions[-1]
             features[:, t], earned[:, t] = contexts[t, who][chosen], rewards[t, who][chosen]
 
-            def answer(ask: SumQuery, end: int = t + 1) -> Estimate:
-                held = slice(end - 1 if ask.of == "episode" else 0, end)
+            def answer(query: SumQuery, end: int = t + 1) -> Estimate:
+                held = slice(end - 1 if query.of == "episode" else 0, end)
                 rows = PlayedRounds(features=features[:, held], rewards=earned[:, held])
-                return ask.protocol.release(made.report(ask, rows, NoRandomness()), source, path="law")
+                return query.protocol.release(made.report(query, rows, NoRandomness()), source, path="law")
 
             state = drive_learning(made.learn(state, made.episode(state)), answer)
         return np.stack(actions, axis=1)

@@ -222,7 +222,6 @@ RUNS, FAILURE = 12, 0.05
 
 
 def made(**changes: Any) -> Ellipsoid:
-    """Of three noisy batches."""
     given: dict[str, Any] = {"dim": 3, "failure": 0.1, "ridge": 0.5, "parameter_bound": 2.0, "reward_std": 0.5}
     sizes = RunLengthSizes(((40, 3),))
     return compute_ellipsoid(np.array([3.0, 5.0, 9.0]), sizes, independent=True, **(given | changes))
@@ -468,7 +467,6 @@ def test_what_kernels_are_told_is_what_is_estimated_with() -> None:
 
 
 def made_of(**changes: Any) -> Ellipsoid:
-    """Of three noisy batches."""
     return compute_ellipsoid(STDS, SIZES, **SETTING | changes, reward_std=0.5, independent=True)
 
 

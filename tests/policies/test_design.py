@@ -23,7 +23,6 @@ from bandanna.policies.design import (
 
 
 def sphere(arms: int, dim: int, seed: int) -> NDArray[np.float64]:
-    """Uniform directions."""
     rows = np.random.default_rng(seed).standard_normal((arms, dim))
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 

@@ -30,11 +30,10 @@ from bandanna.protocols.laplace import CentralLaplace
 from bandanna.protocols.privacy_model import Privacy, central, local, none, shuffle
 from bandanna.protocols.shuffle_bits import ShuffleBits
 
-from .answering import answered, device_coins, told
+from .answering import device_coins, learn_from, learn_with_noise
 
 
 def sent(policy: LDPUCB, rewards: np.ndarray[tuple[int, ...], np.dtype[np.float64]], seed: int) -> np.ndarray:
-    """The bits that devices send."""
     bits = policy.report(policy.query, PlayedRounds(rewards=rewards), device_coins(seed))
     return policy.protocol.device.message(bits, FastNoise(np.random.default_rng([seed, 1])))[:, 0]
 
@@ -72,20 +71,20 @@ def test_elimination_releases_each_batch_once_at_its_price() -> None:
     far = PlayedRounds(rewards=np.where(np.arange(12) == 5, 4.0, rows.rewards), arms=rows.arms)
     asked: list[SumQuery] = []
     steps = policy.learn(policy.init(), episode)
-    ask = next(steps)
+    query = next(steps)
     for _ in range(3):
-        asked.append(ask)
+        asked.append(query)
         if len(asked) < 3:
-            ask = steps.send(policy.protocol(int(episode.plays[0])).release(np.zeros((4, 1)), FastNoise(rng())))
-    assert [ask.arm for ask in asked] == [0, 1, 2]  # every arm once
+            query = steps.send(policy.protocol(int(episode.plays[0])).release(np.zeros((4, 1)), FastNoise(rng())))
+    assert [query.arm for query in asked] == [0, 1, 2]  # every arm once
     moved = []
-    for ask in asked:
-        assert isinstance(ask.protocol, CentralLaplace)
+    for query in asked:
+        assert isinstance(query.protocol, CentralLaplace)
         one, two = (
-            policy.report(ask, RunnerState().rows(ask, each), device_coins()).total() / ask.protocol.step
+            policy.report(query, RunnerState().rows(query, each), device_coins()).total() / query.protocol.step
             for each in (other, far)
         )
-        moved.append(float(np.sum(np.abs(np.rint(one) - np.rint(two)))) / ask.protocol.scale)
+        moved.append(float(np.sum(np.abs(np.rint(one) - np.rint(two)))) / query.protocol.scale)
     assert moved[0] == moved[2] == 0
     assert 0.5 * (1 - 1e-4) <= moved[1] <= 0.5  # one reward, from one end of the range to the other
     assert moved[1] / 0.8 > 0.5
@@ -93,7 +92,6 @@ def test_elimination_releases_each_batch_once_at_its_price() -> None:
 
 
 def rng() -> np.random.Generator:
-    """Some noise."""
     return np.random.default_rng(0)
 
 
@@ -128,10 +126,10 @@ def test_shuffled_elimination_with_a_large_epsilon_keeps_some_noise() -> None:
 
 def test_shuffled_bits_have_one_law_along_both_paths() -> None:
     policy = Elimination(n_arms=2, horizon=3000, privacy=shuffle(epsilon=1.0, delta=1e-2))
-    source, ask = FastNoise(np.random.default_rng(3)), SumQuery(protocol=policy.protocol(40), at=1)
+    source, query = FastNoise(np.random.default_rng(3)), SumQuery(protocol=policy.protocol(40), at=1)
     whole = PlayedRounds(rewards=np.array([0.0, 1.0]), arms=np.ones(2, dtype=np.int64), counts=np.array([15, 25]))
     each = PlayedRounds(rewards=np.where(np.arange(40) < 25, 1.0, 0.0), arms=np.ones(40, dtype=np.int64))
-    grouped, single = (policy.report(ask, rows, device_coins()) for rows in (whole, each))
+    grouped, single = (policy.report(query, rows, device_coins()) for rows in (whole, each))
     assert grouped.domain == single.domain == BIT_DOMAIN
     law = [policy.protocol(40).release(grouped, source, path="law").total[0] for _ in range(1500)]
     messages = [policy.protocol(40).release(single, source).total[0] for _ in range(1500)]
@@ -144,7 +142,7 @@ def test_elimination_drops_the_worse_arm_and_then_plays_on() -> None:
     state = policy.init()
     episode = policy.episode(state)
     sums = np.array([0.9, 0.1, 0.1]) * episode.plays
-    state = answered(policy, state, episode, *sums[:, None], source=FastNoise(np.random.default_rng(0)))
+    state = learn_with_noise(policy, state, episode, *sums[:, None], source=FastNoise(np.random.default_rng(0)))
     assert state.active.tolist() == [True, False, False]
     assert not policy.episode(state).released
     single = Elimination(n_arms=1, horizon=10, privacy=none())
@@ -173,7 +171,7 @@ def test_the_posterior_of_thompson_follows_the_rewards() -> None:
     assert np.mean(choice.actions) < 0.01
     rows = PlayedRounds(rewards=np.full((300, 1), 7.0), arms=np.zeros((300, 1), dtype=np.int64))
     total = policy.report(policy.query, rows, seeded).total()
-    learned = told(policy, state, policy.episode(state), total)
+    learned = learn_from(policy, state, policy.episode(state), total)
     assert np.all(learned.sums == [91, 10])  # clipped into [0, 1]
     assert np.all(learned.pulls == [101, 100])
 
@@ -273,7 +271,7 @@ def test_arms_leave_where_their_means_are_two_widths_below(gap: float, left: int
     state = policy.init()
     episode = policy.episode(state)
     means = np.array([0.9, 0.9 - gap * policy.width(1)])
-    after = told(policy, state, episode, *(means * episode.plays)[:, None])
+    after = learn_from(policy, state, episode, *(means * episode.plays)[:, None])
     assert int(np.sum(after.active)) == left
 
 
@@ -344,9 +342,9 @@ def test_gope_drops_arms_two_thresholds_below(gap: float, left: int) -> None:
     episode = policy.episode(state)
     means = np.array([0.9, 0.9 - gap * policy.threshold(1)])  # of both arms, which are orthogonal
     steps = policy.learn(state, episode)
-    ask = next(steps)
-    total = (np.asarray(ask.at)[episode.arms] * (means * episode.plays)[:, None]).sum(axis=0)
-    after = told(policy, state, episode, total)
+    query = next(steps)
+    total = (np.asarray(query.at)[episode.arms] * (means * episode.plays)[:, None]).sum(axis=0)
+    after = learn_from(policy, state, episode, total)
     assert len(after.active) == left
 
 

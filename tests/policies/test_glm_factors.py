@@ -29,14 +29,13 @@ from bandanna.policies.glm.optimisers import ShuffledGradient
 from bandanna.privacy.factorisation import factorise
 from bandanna.protocols.privacy_model import central, shuffle
 
-from .answering import told
+from .answering import learn_from
 
 DIM, HORIZON, S, FAILURE, MU = 4, 5000, 1.5, 0.02, 0.7
 LOGISTIC = Logistic()  # R = 1, L_mu = 1/4
 
 
 def jdp() -> GLMJDP:
-    """Logistic GLM-JDP."""
     return GLMJDP(
         dim=DIM,
         horizon=HORIZON,
@@ -158,7 +157,6 @@ def test_tuned_constants_are_two_roots_of_kappa_and_the_noise_s_bound() -> None:
 
 
 def sdp(**changes: Any) -> GLMSDP:
-    """Logistic GLM-SDP of few batches."""
     given: dict[str, Any] = {"dim": DIM, "horizon": HORIZON, "parameter_bound": S, "kappa": 9.0, "failure": FAILURE}
     return GLMSDP(**given | {"batches": 3, "warmup": 500} | changes, privacy=shuffle(epsilon=5.0, delta=1e-3))
 
@@ -205,7 +203,7 @@ def test_newton_s_matrix_bounds_the_hessian(monkeypatch: pytest.MonkeyPatch) -> 
     policy = sdp(batches=4)
     state = policy.init()
     for batch, scale in ((0, 0.25), (1, 2.0)):
-        state = told(policy, state, policy.episode(state), np.zeros(policy.mechanisms(batch).matrix.domain.dim))
+        state = learn_from(policy, state, policy.episode(state), np.zeros(policy.mechanisms(batch).matrix.domain.dim))
         np.testing.assert_allclose(used[batch], scale * policy.regulariser(batch) * np.eye(DIM), rtol=1e-9)
 
 
@@ -259,7 +257,7 @@ def test_losses_of_the_theorem_have_the_regulariser_of_its_matrices(monkeypatch:
     for preset in ("tuned", "paper"):
         policy = sdp(preset=preset)
         state = policy.init()
-        told(policy, state, policy.episode(state), np.zeros(policy.mechanisms(0).matrix.domain.dim))
+        learn_from(policy, state, policy.episode(state), np.zeros(policy.mechanisms(0).matrix.domain.dim))
         assert used.pop() == pytest.approx(policy.regulariser(0) if preset == "paper" else 1.0)
 
 

@@ -201,9 +201,9 @@ def test_no_rows_are_an_estimate_of_nothing() -> None:
     state = replace(policy.init(), rounds=np.array(10), released=np.array([20.0, 0, 0, 20.0, 0, 20.0] + [0.0] * 6))
     nobody = PlayedRounds(features=np.ones((1, 3)), rewards=np.ones(1), groups=np.array([1]))
 
-    def answer(ask: SumQuery) -> Estimate:
-        report = policy.report(ask, desk.rows(ask, nobody), COINS)
-        return desk.release(ask, report, FastNoise(np.random.default_rng(0)), path="law")[1]
+    def answer(query: SumQuery) -> Estimate:
+        report = policy.report(query, desk.rows(query, nobody), COINS)
+        return desk.release(query, report, FastNoise(np.random.default_rng(0)), path="law")[1]
 
     settled = drive_learning(policy.refit(state), answer)
     theta = settled.theta_o

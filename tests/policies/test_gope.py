@@ -14,7 +14,7 @@ from bandanna.policies.design import optimal_design
 from bandanna.policies.finite.gope import GOPE, GOPEState
 from bandanna.protocols.privacy_model import central, none
 
-from .answering import device_coins, told
+from .answering import device_coins, learn_from
 
 ARMS = np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.7], [-0.5, 0.5]])
 LEVELS = ("intermediate", "beginning")
@@ -24,7 +24,6 @@ Floats = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
 
 def asked(policy: GOPE, state: GOPEState, phase: AssignedArms) -> SumQuery:
-    """What a phase asks for."""
     return next(policy.learn(state, phase))
 
 
@@ -38,11 +37,11 @@ def price(policy: GOPE, arms: Floats) -> float:
     """Largest rho that the first phase really spends on one reward: the move of what is released, over its noise."""
     state = policy.init(arms)
     phase = policy.episode(state)
-    ask, coins = asked(policy, state, phase), device_coins()
+    query, coins = asked(policy, state, phase), device_coins()
     ends, spent = np.array(policy.reward_range), []
     for arm in phase.arms:
         one, two = (
-            policy.report(ask, PlayedRounds(rewards=ends[[i]], arms=np.array([arm])), coins).values for i in (0, 1)
+            policy.report(query, PlayedRounds(rewards=ends[[i]], arms=np.array([arm])), coins).values for i in (0, 1)
         )
         spent.append(np.sum((one - two) ** 2) / (2 * policy.protocol.std(1) ** 2))
     return float(max(spent))
@@ -68,7 +67,7 @@ def test_later_phases_follow_from_releases_alone(noise: str) -> None:
         assert np.array_equal(phase.plays, same.plays)
         assert np.array_equal(asked(policy, state, phase).at, asked(policy, other, same).at)
         output = rng.normal(size=policy.protocol.domain.dim)
-        state, other = told(policy, state, phase, output), told(policy, other, same, output)
+        state, other = learn_from(policy, state, phase, output), learn_from(policy, other, same, output)
 
 
 def test_the_estimate_is_least_squares_and_a_phase_has_its_printed_length() -> None:
@@ -83,7 +82,7 @@ def test_the_estimate_is_least_squares_and_a_phase_has_its_printed_length() -> N
     theta = np.array([0.3, -0.25])
     for _ in range(2):
         phase = policy.episode(state)
-        state = told(policy, state, phase, exact(policy, state, phase, ARMS[phase.arms] @ theta))
+        state = learn_from(policy, state, phase, exact(policy, state, phase, ARMS[phase.arms] @ theta))
     gaps = np.max(ARMS @ theta) - ARMS @ theta
     assert state.active.tolist() == np.flatnonzero(gaps <= 2 * policy.threshold(2)).tolist() == [0, 2]
 
@@ -104,7 +103,7 @@ def test_a_single_arm_equal_arms_and_arms_on_a_line_are_played() -> None:
     phase = policy.episode(line)
     assert line.geometry is not None
     assert line.geometry.design.rank == 1
-    after = told(policy, line, phase, exact(policy, line, phase, np.full(len(phase.arms), 0.5)))
+    after = learn_from(policy, line, phase, exact(policy, line, phase, np.full(len(phase.arms), 0.5)))
     assert 0 in after.active
 
 
@@ -130,9 +129,9 @@ def test_bad_arguments_and_rewards_are_refused() -> None:
         exact(policy, state, phase, np.full(len(phase.arms), math.nan))
     inside, far = (exact(policy, state, phase, np.full(len(phase.arms), mean)) for mean in (1.0, 1.01))
     assert np.array_equal(inside, far)  # clipped
-    ask, rows = asked(policy, state, phase), PlayedRounds(rewards=np.ones(1), arms=phase.arms[:1])
+    query, rows = asked(policy, state, phase), PlayedRounds(rewards=np.ones(1), arms=phase.arms[:1])
     with pytest.raises(InvalidStatistic, match="directions"):
-        policy.report(replace(ask, at=1.001 * ask.at), rows, device_coins())
+        policy.report(replace(query, at=1.001 * query.at), rows, device_coins())
     with pytest.raises(InvalidStatistic, match="plain vectors"):
         policy.protocol.admit(np.zeros((1, 2)))
 
@@ -141,10 +140,10 @@ def test_a_device_finds_its_own_direction_in_any_order_of_arms() -> None:
     policy = GOPE(dim=2, horizon=10**4, noise="beginning", privacy=none())
     state = policy.init(ARMS)
     phase = policy.episode(state)
-    ask, backwards = asked(policy, state, phase), phase.arms[::-1]
+    query, backwards = asked(policy, state, phase), phase.arms[::-1]
     rows = PlayedRounds(rewards=0.1 * (1 + np.arange(len(backwards))), arms=backwards)
-    total = policy.report(ask, rows, device_coins()).total()
+    total = policy.report(query, rows, device_coins()).total()
     assert total[: len(backwards)].tolist() == pytest.approx(rows.rewards[::-1].tolist())
     for arm in set(range(len(ARMS))) - set(phase.arms.tolist()):
         silent = PlayedRounds(rewards=np.ones(1), arms=np.array([arm]))
-        assert not np.any(policy.report(ask, silent, device_coins()).values)
+        assert not np.any(policy.report(query, silent, device_coins()).values)

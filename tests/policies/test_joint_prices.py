@@ -31,8 +31,7 @@ from bandanna.protocols.shuffle_binomial import ShuffleBinomial
 from bandanna.simulation.engine import simulate
 from bandanna.simulation.environments.recorded import ArrayEnvironment
 
-from .answering import Teacher
-from .scripted_noise import Scripted
+from .answering import Scripted, Teacher
 
 BUDGET = ApproxDP(epsilon=2.0, delta=1e-5)
 MU2 = BUDGET.mu() ** 2
@@ -59,20 +58,18 @@ def anybody(count: int) -> Iterator[tuple[Person, Person]]:
 
 
 def row(person: Person, group: int | None = None) -> PlayedRounds:
-    """What a runner holds of somebody."""
     x, y = person
     groups = None if group is None else np.array([group])
     return PlayedRounds(rewards=np.array([y]), features=np.asarray(x)[None], groups=groups)
 
 
-def move(policy: Any, ask: SumQuery, rows: tuple[PlayedRounds | None, PlayedRounds | None]) -> float:
+def move(policy: Any, query: SumQuery, rows: tuple[PlayedRounds | None, PlayedRounds | None]) -> float:
     """|report - report'|^2; of nobody it is 0."""
-    reports = [0.0 if each is None else policy.report(ask, each, NoRandomness()).values for each in rows]
+    reports = [0.0 if each is None else policy.report(query, each, NoRandomness()).values for each in rows]
     return float(np.sum((reports[0] - reports[1]) ** 2))
 
 
 def oful(share: float, **more: Any) -> tuple[OFULJDP, Callable[[Person, Person], float]]:
-    """The policy, and what two people cost."""
     policy = OFULJDP(
         dim=2, horizon=60, batch=5, privacy=bd.central(budget=BUDGET), share=share, reward_range=(-1.0, 2.0), **more
     )
@@ -105,7 +102,6 @@ def test_nobody_costs_more_in_adac_oful_and_somebody_costs_all(share: float) -> 
 
 
 def glm(share: float, **more: Any) -> GLMJDP:
-    """With few rounds, and calls of both kinds."""
     constants = GLMJDPConstants(share=share, **CONSTANTS)
     return GLMJDP(dim=2, horizon=60, privacy=bd.central(budget=BUDGET), constants=constants, **more)
 
@@ -121,10 +117,10 @@ def glm_cost(
     for group, optimiser in enumerate((policy.mechanisms.estimate_o, policy.mechanisms.estimate_tau)):
         mine = tuple(each if its == group else None for each, its in zip(rows, groups, strict=True))
         for step in range(optimiser.steps * optimiser.calls):
-            ask = SumQuery(
+            query = SumQuery(
                 protocol=optimiser.protocol, at=thetas[step % len(thetas)], of=policy.execution.retained_groups[group]
             )
-            total += move(policy, ask, mine) / optimiser.std**2
+            total += move(policy, query, mine) / optimiser.std**2
     return total
 
 
@@ -175,17 +171,17 @@ def test_nobody_costs_more_in_glm_sdp_and_somebody_costs_all(batch: int) -> None
     first = None
     if batch:
         first = policy.learn(policy.init(), policy.episode(policy.init()))
-        asks = [next(first)]
+        queries = [next(first)]
         try:
             while True:
-                asks.append(first.send(_nothing(asks[-1])))
+                queries.append(first.send(_nothing(queries[-1])))
         except StopIteration as learned:
             first = learned.value.estimates[0]
 
     def cost(one: Person, two: Person, thetas: Any) -> float:
         rows = row(one), row(two)
-        asks = [SumQuery(protocol=matrix, at=first), *(SumQuery(protocol=gradient, at=theta) for theta in thetas)]
-        return sum(move(policy, ask, rows) / ask.protocol.noise.std() ** 2 for ask in asks)
+        queries = [SumQuery(protocol=matrix, at=first), *(SumQuery(protocol=gradient, at=theta) for theta in thetas)]
+        return sum(move(policy, query, rows) / query.protocol.noise.std() ** 2 for query in queries)
 
     priced = accountant.price(mechanisms.event, accountant.tail_for(1e-5, 1.0))
     assert max(cost(*pair, rng.normal(size=(3, 2)) * 20) for pair in anybody(200)) <= priced.mu**2
@@ -197,8 +193,8 @@ def test_nobody_costs_more_in_glm_sdp_and_somebody_costs_all(batch: int) -> None
         assert mine.noise.std() / other.noise.std() == pytest.approx(math.sqrt(0.78125), rel=5e-3)
 
 
-def _nothing(ask: SumQuery) -> bd.device.Estimate:
-    return bd.device.Estimate(total=np.zeros(ask.protocol.domain.dim), count=1, variance=1.0)
+def _nothing(query: SumQuery) -> bd.device.Estimate:
+    return bd.device.Estimate(total=np.zeros(query.protocol.domain.dim), count=1, variance=1.0)
 
 
 def test_an_unknown_pricing_is_refused() -> None:
@@ -229,7 +225,6 @@ class Given(Scripted):
     """Outputs of any length: growing matrices (3 numbers) and some vector (2)."""
 
     def gaussian(self, value: ArrayLike, *, std: float, grid: float) -> Floats:
-        """The next numbers, whatever the value."""
         exact = np.asarray(value, dtype=float)
         self.releases.append((exact, std))
         return np.asarray(next(self.outputs))[: exact.size].reshape(exact.shape)
@@ -318,7 +313,6 @@ class Certain:
     binary = False
 
     def draw(self, means: np.ndarray, streams: Streams) -> np.ndarray:
-        """No randomness."""
         return np.array(means)
 
 
@@ -379,11 +373,11 @@ def played(policy: GLMJDP, env: ArrayEnvironment, replay: Record | None = None) 
         record.leaves.append(np.array(value))
         return step(self, state, value, source, **named)
 
-    def reported(self: GLMJDP, ask: SumQuery, *rest: Any) -> Any:
-        if ask.of != "episode":
-            record.points.append(np.array(ask.at))
-            now[0] = {"explored": "o", "rest": "tau"}[ask.of]
-        return report(self, ask, *rest)
+    def reported(self: GLMJDP, query: SumQuery, *rest: Any) -> Any:
+        if query.of != "episode":
+            record.points.append(np.array(query.at))
+            now[0] = {"explored": "o", "rest": "tau"}[query.of]
+        return report(self, query, *rest)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ReplicatedNoise, "gaussian", spied(ReplicatedNoise.gaussian, named=False))

@@ -95,16 +95,14 @@ WORLD = bd.environments.LinearContextual(dim=3, n_arms=6)
 
 
 def ridge(**given: Any) -> Any:
-    """The policy of the page."""
     return Ridge(**{"dim": 2, "horizon": 100, "batch": 25, "privacy": bd.none(), **given})
 
 
 def learned(policy: Any, *released: bd.device.Estimate) -> Any:
-    """The sums after these releases."""
     sums = policy.init()
     for each in released:
         steps = policy.learn(sums, policy.episode(sums))
-        sums = drive_learning(steps, lambda ask, answer=each: answer)
+        sums = drive_learning(steps, lambda query, answer=each: answer)
     return sums
 
 

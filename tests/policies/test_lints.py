@@ -21,7 +21,7 @@ from bandanna.policies.linear import lints
 from bandanna.policies.linear.lints import LinTS, Posterior, compute_posterior
 from bandanna.protocols.gaussian import CentralGaussian
 
-from .conformance.laws import one_law
+from .conformance.driving import one_law
 
 DP = {"epsilon": 1.0, "delta": 1e-5}
 FIXED = worlds.LinearContextual(dim=3, n_arms=6, fixed=True)
@@ -37,7 +37,6 @@ class Watched(LinTS):
     execution = LinTS.execution
 
     def estimate(self, total: Any, batches: int) -> Any:
-        """Noted."""
         found = super().estimate(total, batches)
         LEARNED.append(found[0])
         return found
@@ -393,10 +392,10 @@ def views(policy: bd.LinTS, swapped: bool, seed: int) -> tuple[NDArray[Any], NDA
     state = policy.init(replicates=(RUNS,))
     released: list[Any] = []
 
-    def answer(ask: Any) -> Any:
+    def answer(query: Any) -> Any:
         rows = PlayedRounds(rewards=rewards, features=features)
-        report = policy.report(ask, rows, GeneratorRandomness(lambda _: rng))
-        released.append(RunnerState().release(ask, report, FastNoise(rng), path="law")[1])
+        report = policy.report(query, rows, GeneratorRandomness(lambda _: rng))
+        released.append(RunnerState().release(query, report, FastNoise(rng), path="law")[1])
         return released[-1]
 
     learned = drive_learning(policy.learn(state, policy.episode(state)), answer).snapshot

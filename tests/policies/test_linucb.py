@@ -42,7 +42,7 @@ from bandanna.simulation.players.fixed_batches import _users_at_once
 from bandanna.simulation.players.reference import QueryAnswerer
 
 from ..drawn import examples
-from .conformance.laws import one_law
+from .conformance.driving import one_law
 from .conformance.test_simulation import plainly
 
 
@@ -152,7 +152,6 @@ class Counted(NoRandomness):
         self.flips = 0
 
     def below(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The last of the tied arms."""
         self.flips += int(np.count_nonzero(counts > 1))
         return counts - 1
 
@@ -234,7 +233,6 @@ RULES: list[dict[str, Any]] = [
 
 
 def coins(seed: int = 0) -> GeneratorRandomness:
-    """Seeded."""
     rng = np.random.default_rng(seed)
     return GeneratorRandomness(lambda _: rng)
 

@@ -20,8 +20,7 @@ from bandanna.privacy import accountant
 from bandanna.privacy.events import CompositionEvent, ContinualEvent, GaussianEvent
 from bandanna.protocols.privacy_model import central, none
 
-from .answering import COINS, Teacher, told
-from .scripted_noise import Scripted
+from .answering import COINS, Scripted, Teacher, learn_from
 
 Floats = NDArray[np.float64]
 
@@ -59,8 +58,8 @@ def drifting(first: float) -> Floats:
     return rewards
 
 
-def exact_sum_of(policy: Policy, ask: SumQuery, rewards: Floats, chunk: int) -> Fraction:
-    """What an ask's noise is added to along the messages, if rows with features 1 have come in chunks."""
+def exact_sum_of(policy: Policy, query: SumQuery, rewards: Floats, chunk: int) -> Fraction:
+    """What an query's noise is added to along the messages, if rows with features 1 have come in chunks."""
     seen: list[Fraction] = []
 
     def release(noise: GaussianMechanism, value: Floats, source: FastNoise, *, rest: Floats = 0.0) -> Floats:
@@ -71,7 +70,7 @@ def exact_sum_of(policy: Policy, ask: SumQuery, rewards: Floats, chunk: int) -> 
     rows = PlayedRounds.joined([PlayedRounds(features=np.ones((len(part), 1)), rewards=part) for part in parts])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(GaussianMechanism, "release", release)
-        ask.protocol.release(policy.report(ask, rows, COINS), FastNoise(np.random.default_rng(0)), path="messages")
+        query.protocol.release(policy.report(query, rows, COINS), FastNoise(np.random.default_rng(0)), path="messages")
     return seen[0]
 
 
@@ -91,14 +90,14 @@ def test_neighbours_sums_of_private_contexts_differ_by_one_person_only() -> None
 
 
 def asked(policy: OFULJDP, gram: Floats) -> list[SumQuery]:
-    """The asks of the first batch, if this matrix is released."""
+    """The queries of the first batch, if this matrix is released."""
     steps = policy.learn(policy.init(), policy.episode(policy.init()))
-    asks, answers = [next(steps)], iter([gram, np.zeros(policy.dim)])
+    queries, answers = [next(steps)], iter([gram, np.zeros(policy.dim)])
     try:
         while True:
-            asks.append(steps.send(Estimate(total=next(answers), count=1, variance=0.0)))
+            queries.append(steps.send(Estimate(total=next(answers), count=1, variance=0.0)))
     except StopIteration:
-        return asks
+        return queries
 
 
 def test_a_range_far_from_zero_is_priced_with_the_rounding_of_its_products() -> None:
@@ -200,9 +199,11 @@ def test_switching_looks_at_released_matrices_only() -> None:
     begun, first = policy.init(), FixedLength(number=0, users=10)
     for gram, due in ((np.diag([1e6, 1e6]), True), (np.diag([-1e6, 1.0]), False), (np.zeros((2, 2)), False)):
         released = policy.matrix.domain.pack(gram)  # type: ignore[attr-defined]
-        assert [ask.of for ask in asked(policy, released)] == ["episode", *policy.execution.retained_groups][: 1 + due]
+        assert [query.of for query in asked(policy, released)] == ["episode", *policy.execution.retained_groups][
+            : 1 + due
+        ]
         for vector in (np.zeros(2), np.full(2, 9.0)):
-            after = told(policy, replace(begun, vector=vector), first, released, vector)
+            after = learn_from(policy, replace(begun, vector=vector), first, released, vector)
             assert after.switches == due
 
 

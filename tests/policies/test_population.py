@@ -35,7 +35,7 @@ from bandanna.protocols.laplace import CentralLaplace
 from bandanna.protocols.privacy_model import Privacy, central, concurrent, local, none, shuffle
 from bandanna.protocols.spherical_cap import LocalUnit
 
-from .answering import device_coins, told
+from .answering import device_coins, learn_from
 
 BUDGET = {"epsilon": 1.0, "delta": 1e-5}
 NAMES: dict[str, dict[str, Any]] = {
@@ -50,7 +50,6 @@ NAMES: dict[str, dict[str, Any]] = {
 
 
 def sphere(arms: int, dim: int, seed: int = 0) -> np.ndarray:
-    """Uniform directions."""
     rows = np.random.default_rng(seed).standard_normal((arms, dim))
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
@@ -294,31 +293,31 @@ def test_bad_averages_are_refused(averages: Any, message: str) -> None:
     policy = PhasedElimination(dim=3, horizon=100, privacy=none())
     state = policy.init(np.eye(3))
     with pytest.raises(InvalidArgument, match=message):
-        told(policy, state, policy.episode(state), averages)
+        learn_from(policy, state, policy.episode(state), averages)
 
 
 def test_phases_are_learned_once_and_in_order() -> None:
     policy = PhasedElimination(dim=3, horizon=100, privacy=none())
     first = policy.init(np.eye(3))
     phase = policy.episode(first)
-    second = told(policy, first, phase, np.zeros(3))
+    second = learn_from(policy, first, phase, np.zeros(3))
     with pytest.raises(InvalidArgument, match=r"phase.number must be 2, the phase planned from this state, got 1"):
-        told(policy, second, phase, np.zeros(3))
+        learn_from(policy, second, phase, np.zeros(3))
 
 
 def test_reports_are_clipped_averages_or_single_rewards() -> None:
     policy, coins = PhasedElimination(dim=3, horizon=100, bound=0.5, privacy=none()), device_coins()
     state = policy.init(np.eye(3))
-    ask = next(policy.learn(state, policy.episode(state)))
-    report = policy.report(ask, PlayedRounds(rewards=np.array([[0.1, 0.9, -2.0], [0.5, -0.5, 0.0]])), coins)
+    query = next(policy.learn(state, policy.episode(state)))
+    report = policy.report(query, PlayedRounds(rewards=np.array([[0.1, 0.9, -2.0], [0.5, -0.5, 0.0]])), coins)
     assert report.values.tolist() == [[0.1, 0.5, -0.5], [0.5, -0.5, 0.0]]
     assert report.clipped == 1
     with pytest.raises(BandannaError, match="finite"):
-        policy.report(ask, PlayedRounds(rewards=np.full((1, 3), math.nan)), coins)
+        policy.report(query, PlayedRounds(rewards=np.full((1, 3), math.nan)), coins)
     single = PhasedElimination(dim=3, horizon=100, per_round=True, privacy=none())
-    ask = next(single.learn(single.init(np.eye(3)), single.episode(single.init(np.eye(3)))))
+    query = next(single.learn(single.init(np.eye(3)), single.episode(single.init(np.eye(3)))))
     rows = PlayedRounds(rewards=np.array([1.0, -1.0]), arms=np.array([2, 0]), counts=np.array([3, 5]))
-    assert single.report(ask, rows, coins).total().tolist() == [-5.0, 0.0, 3.0]
+    assert single.report(query, rows, coins).total().tolist() == [-5.0, 0.0, 3.0]
 
 
 def test_a_phase_has_at_least_two_clients() -> None:
@@ -401,7 +400,6 @@ def test_the_printed_width_by_hand() -> None:
 
 
 def phased(privacy: Privacy = CLEAR, **changes: Any) -> PhasedElimination:
-    """Of three features."""
     given: dict[str, Any] = {"dim": 3, "horizon": 1000, "failure": 0.05, "sigma": 0.3, "noise": 1.5}
     return PhasedElimination(**given | changes, privacy=privacy)
 
@@ -437,7 +435,7 @@ def test_actions_leave_two_widths_below_the_best(gap: float, left: int) -> None:
     state = policy.init(arms=np.eye(3))
     episode = policy.episode(state)
     averages = np.array([0.9, 0.9, 0.9 - gap * policy.compute_width(state, episode)])
-    after = told(policy, state, episode, averages[episode.arms] * 50)
+    after = learn_from(policy, state, episode, averages[episode.arms] * 50)
     assert len(after.active) == left
 
 

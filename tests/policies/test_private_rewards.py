@@ -85,20 +85,20 @@ def test_noise_covers_the_rounding_of_sums_far_from_0() -> None:
     elimination = Elimination(n_arms=2, horizon=users, privacy=privacy, reward_range=ends)
     phases = GOPE(dim=2, horizon=users, privacy=privacy, reward_range=ends)
     begun = phases.init(np.eye(2))
-    asks = (
+    queries = (
         episodes.query,
         SumQuery(protocol=elimination.protocol(users), at=0),
         next(phases.learn(begun, phases.episode(begun))),
     )
     rest = np.random.default_rng(0).uniform(*ends, users - 1)
-    for policy, ask in zip((episodes, elimination, phases), asks, strict=True):
-        one, two = (policy.report(ask, PlayedRounds(rewards=np.append(rest, end), arms=arms), COINS) for end in ends)
+    for policy, query in zip((episodes, elimination, phases), queries, strict=True):
+        one, two = (policy.report(query, PlayedRounds(rewards=np.append(rest, end), arms=arms), COINS) for end in ends)
         pairs = [exact_sum(each.values - one.domain.origin, one.domain.reach) for each in (one, two)]
         moved = [
             (two_high - one_high) + (two_rest - one_rest) for (one_high, one_rest), (two_high, two_rest) in [pairs]
         ]
-        assert 0.99 * width <= np.linalg.norm(moved) <= priced(ask.protocol)
-        assert priced(ask.protocol) <= width * (1 + 1e-5)
+        assert 0.99 * width <= np.linalg.norm(moved) <= priced(query.protocol)
+        assert priced(query.protocol) <= width * (1 + 1e-5)
     near = UCBEpisodes(n_arms=2, horizon=10**7, privacy=privacy)
     assert priced(near.protocol) <= 1 + 1e-8  # nothing to speak of in [0, 1]
 
@@ -123,8 +123,8 @@ def test_what_is_not_finite_is_refused_before_it_meets_other_people(place: str, 
     for gram in (np.zeros(3), np.array([1e6, 1e6, 0.0])):  # the vector is asked for if the matrix has grown
         asked: list[SumQuery] = []
 
-        def answer(ask: SumQuery, asked: list[SumQuery] = asked, gram: NDArray[np.float64] = gram) -> Estimate:
-            asked.append(ask)
+        def answer(query: SumQuery, asked: list[SumQuery] = asked, gram: NDArray[np.float64] = gram) -> Estimate:
+            asked.append(query)
             return Estimate(total=gram if len(asked) == 1 else np.zeros(2), count=2, variance=0.0)
 
         drive_learning(joint.learn(joint.init(), joint.episode(joint.init())), answer)
@@ -148,14 +148,14 @@ def test_batches_of_the_joint_variant_have_the_public_size() -> None:
 
 def test_numbers_of_ones_that_a_batch_cannot_have_are_refused() -> None:
     policy = Elimination(n_arms=2, horizon=10**4, privacy=shuffle(epsilon=1.0, delta=1e-3))
-    ask, source = SumQuery(protocol=policy.protocol(3), arm=0), FastNoise(np.random.default_rng(0))
+    query, source = SumQuery(protocol=policy.protocol(3), arm=0), FastNoise(np.random.default_rng(0))
     rows = PlayedRounds(rewards=np.array([-1.0, 5.0, 1e9]), arms=np.zeros(3, dtype=np.int64))
-    report = policy.report(ask, rows, COINS)
+    report = policy.report(query, rows, COINS)
     assert report.values[:, 0].tolist() == [0.0, 1.0, 1.0]
     with pytest.raises(InvalidArgument, match="3 users"):
-        policy.protocol(3).release(policy.report(ask, rows.at(slice(2)), COINS), source)
+        policy.protocol(3).release(policy.report(query, rows.at(slice(2)), COINS), source)
     with pytest.raises(InvalidStatistic, match="rewards"):
-        policy.report(ask, PlayedRounds(rewards=np.full(3, math.nan), arms=rows.arms), COINS)
+        policy.report(query, PlayedRounds(rewards=np.full(3, math.nan), arms=rows.arms), COINS)
 
 
 @pytest.mark.parametrize("privacy", [central(epsilon=1.0, delta=0.0), none()])
@@ -164,15 +164,18 @@ def test_an_epoch_has_one_batch_for_every_active_arm(privacy: Any) -> None:
     state = EliminationState(epoch=2, active=np.array([True, False, True]))
     asked: list[SumQuery] = []
 
-    def answer(ask: SumQuery) -> Estimate:
-        asked.append(ask)
+    def answer(query: SumQuery) -> Estimate:
+        asked.append(query)
         return policy.protocol(4).release(np.ones((4, 1)), source)
 
     learned = drive_learning(policy.learn(state, policy.episode(state)), answer)
-    assert [(ask.arm, ask.step) for ask in asked] == [(0, 0), (2, 1)]
+    assert [(query.arm, query.step) for query in asked] == [(0, 0), (2, 1)]
     assert not learned.active[1]
     rows = PlayedRounds(rewards=np.array([0.25, 0.5, 1.0]), arms=np.array([0, 1, 2]))
-    assert [float(policy.report(ask, RunnerState().rows(ask, rows), COINS).total()[0]) for ask in asked] == [0.25, 1.0]
+    assert [float(policy.report(query, RunnerState().rows(query, rows), COINS).total()[0]) for query in asked] == [
+        0.25,
+        1.0,
+    ]
 
 
 @pytest.mark.parametrize("budget", [ZCDP(rho=1e-100), PureDP(epsilon=1e-300), PureDP(epsilon=1e300), ZCDP(rho=1e-31)])

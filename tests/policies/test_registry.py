@@ -170,7 +170,6 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def from_toml(module: Path, name: str, arguments: str) -> Experiment:
-    """An experiment whose file lies beside the module."""
     file = module.with_name("mine.toml")
     file.write_text(DOCUMENT.format(name=name, arguments=arguments), encoding="utf-8")
     return Experiment.from_toml(file)

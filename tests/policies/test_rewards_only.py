@@ -34,13 +34,11 @@ def made(model: str, **given: Any) -> bd.policies.LinTSRewards:
 
 
 def coins() -> GeneratorRandomness:
-    """Of devices in a row."""
     rng = np.random.default_rng(0)
     return GeneratorRandomness(lambda name: rng)
 
 
-def asks(policy: bd.policies.LinTSRewards) -> list[Any]:
-    """The private ask, and the public one."""
+def queries(policy: bd.policies.LinTSRewards) -> list[Any]:
     state = policy.init()
     episode = policy.episode(state)
     assert episode is not None
@@ -50,9 +48,9 @@ def asks(policy: bd.policies.LinTSRewards) -> list[Any]:
     return [private, public]
 
 
-def _nothing(ask: Any) -> Any:
-    return bd.protocols.Clear(domain=ask.protocol.domain).release(
-        ask.protocol.domain.nothing, bd.device.FastNoise(np.random.default_rng())
+def _nothing(query: Any) -> Any:
+    return bd.protocols.Clear(domain=query.protocol.domain).release(
+        query.protocol.domain.nothing, bd.device.FastNoise(np.random.default_rng())
     )
 
 
@@ -60,7 +58,7 @@ def _nothing(ask: Any) -> Any:
 @pytest.mark.parametrize("model", PRIVATE)
 def test_one_reward_moves_the_private_sum_by_at_most_one(model: str, intercept: bool) -> None:
     policy = made(model, intercept=intercept)
-    private, _ = asks(policy)
+    private, _ = queries(policy)
     corners = [np.array(signs, dtype=float) for signs in product((-1, 0, 1), repeat=3 - intercept) if any(signs)]
     features = np.array([scale * x / np.linalg.norm(x) for x in corners for scale in (0.5, 1.0, 7.0)])
     if intercept:
@@ -85,7 +83,7 @@ def test_one_reward_moves_the_private_sum_by_at_most_one(model: str, intercept: 
 @pytest.mark.parametrize("model", PRIVATE)
 def test_the_public_sum_has_no_reward_in_it_and_no_price(model: str) -> None:
     policy, rng = made(model), np.random.default_rng(1)
-    private, public = asks(policy)
+    private, public = queries(policy)
     features = rng.normal(size=(5, 3)) / 3
     one, two = (
         policy.report(public, PlayedRounds(rewards=rng.random(5), features=features), coins()).values for _ in range(2)
@@ -98,7 +96,7 @@ def test_the_public_sum_has_no_reward_in_it_and_no_price(model: str) -> None:
 
 def test_bits_of_answers_are_rounded_without_bias() -> None:
     policy, users = made("local", intercept=True), 20_000
-    private, _ = asks(policy)
+    private, _ = queries(policy)
     assert isinstance(private.protocol, LocalSigns)
     played = PlayedRounds(rewards=np.full(users, 0.3), features=np.tile([0.0, 0.6, 1.0], (users, 1)))
     values = policy.report(private, played, coins()).values

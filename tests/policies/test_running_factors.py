@@ -36,7 +36,7 @@ from bandanna.privacy.calibration import parts_mu
 from bandanna.protocols.gaussian import CentralGaussian
 from bandanna.protocols.privacy_model import central, local, none, shuffle
 
-from .answering import COINS, told
+from .answering import COINS, learn_from
 
 
 def test_batches_have_the_printed_exponents() -> None:
@@ -86,7 +86,7 @@ def test_radii_of_oful_by_hand() -> None:
     for switches in (1, 2):
         x = rng.normal(size=(40, 3)) / 5
         state = policy.advance_public(state, x)
-        state = told(policy, state, policy.episode(state), np.ones(3))
+        state = learn_from(policy, state, policy.episode(state), np.ones(3))
         assert policy.episode(state).users == 500 - 40 * switches
         values = np.linalg.eigvalsh(state.gram)
         grown = float(np.sum(np.log(values))) - 3 * math.log(2.0)
@@ -142,7 +142,6 @@ def test_the_first_batch_can_be_told_from_its_noise() -> None:
 
 
 def lints(**changes: object) -> LinTS:
-    """Two features, three batches."""
     return LinTS(**{"dim": 2, "horizon": 300, "batch": 100, "privacy": local(rho=0.5)} | changes)  # type: ignore[arg-type]
 
 
@@ -256,9 +255,9 @@ def test_features_that_are_no_numbers_are_refused_by_name() -> None:
     private = OFULJDP(dim=2, horizon=9, privacy=central(rho=0.5))
     with pytest.raises(InvalidArgument, match="features"):
         public.advance_public(public.init(), bad)
-    for policy, ask in ((public, public.query), (private, private._queries[0]), (private, private._queries[1])):
+    for policy, query in ((public, public.query), (private, private._queries[0]), (private, private._queries[1])):
         with pytest.raises(InvalidArgument, match="features"):
-            policy.report(ask, played, COINS)
+            policy.report(query, played, COINS)
 
 
 def test_rewards_along_directions_move_a_sum_by_the_width_of_their_range() -> None:

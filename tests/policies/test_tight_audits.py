@@ -20,8 +20,7 @@ from bandanna.privacy.budgets import ZCDP, ApproxDP, Budget, PureDP, RenyiDP
 from bandanna.protocols.laplace import CentralLaplace
 from bandanna.protocols.privacy_model import central
 
-from .answering import Teacher, answered, device_coins, told
-from .scripted_noise import Scripted, Told
+from .answering import ChosenNoise, Scripted, Teacher, device_coins, learn_from, learn_with_noise
 
 Floats = NDArray[np.float64]
 
@@ -36,7 +35,7 @@ def faced(policy: UCBEpisodes) -> tuple[Floats, Floats, Floats]:
     for k, output in enumerate(outputs):
         episode = policy.episode(state)
         assert episode.arms[0] == (k > 0)
-        state = told(policy, state, episode, [output])
+        state = learn_from(policy, state, episode, [output])
         if k:
             bonuses = policy.index(state) - state.estimates
             larger.append(bonuses[0] - bonuses[1])
@@ -69,7 +68,6 @@ def renyi(policy: UCBEpisodes, orders: Floats) -> Floats:
 
 
 def loss(policy: UCBEpisodes) -> float:
-    """sup over orders of D_alpha / alpha."""
     orders = np.geomspace(1.001, 1e4, 20_001)
     return float(np.max(renyi(policy, orders) / orders))
 
@@ -86,20 +84,20 @@ def test_actions_of_adac_ucb_tell_nearly_rho_and_never_more(rho: float, ends: tu
 def test_actions_of_the_renyi_variant_tell_as_much_as_stated() -> None:
     budget, order = RenyiDP(alpha=8.0, epsilon=8.0), np.array([8.0])
 
-    def told(budget: Budget) -> float:
+    def learn_from(budget: Budget) -> float:
         return max(
             float(renyi(UCBEpisodes(n_arms=2, horizon=30, privacy=central(budget=budget), optimism=optimism), order)[0])
             for optimism in np.linspace(20.0, 40.0, 9)
         )
 
-    assert 0.85 * 8 < told(budget) <= 8.0
-    assert told(RenyiDP(alpha=8.0, epsilon=8.0 / 0.64)) > 1.2 * 8
+    assert 0.85 * 8 < learn_from(budget) <= 8.0
+    assert learn_from(RenyiDP(alpha=8.0, epsilon=8.0 / 0.64)) > 1.2 * 8
 
 
 def test_actions_of_the_epsilon_delta_variant_tell_as_much_as_stated() -> None:
     budget = ApproxDP(epsilon=1.0, delta=1e-5)
 
-    def told(budget: Budget) -> float:
+    def learn_from(budget: Budget) -> float:
         found = []
         for optimism in np.geomspace(1.0, 10.0, 10):
             policy = UCBEpisodes(n_arms=2, horizon=30, privacy=central(budget=budget), optimism=float(optimism))
@@ -107,21 +105,21 @@ def test_actions_of_the_epsilon_delta_variant_tell_as_much_as_stated() -> None:
             found.append(p - math.exp(1.0) * q)
         return max(found)
 
-    assert 0.5e-5 < told(budget) <= 1e-5
-    assert told(ZCDP(rho=(budget.mu() / 0.8) ** 2 / 2)) > 5e-5
+    assert 0.5e-5 < learn_from(budget) <= 1e-5
+    assert learn_from(ZCDP(rho=(budget.mu() / 0.8) ** 2 / 2)) > 5e-5
 
 
 @pytest.mark.parametrize("ends", [(0.0, 1.0), (-2.0, 3.0)])
 def test_actions_of_adap_ucb_tell_nearly_epsilon_and_never_more(ends: tuple[float, float]) -> None:
 
-    def told(epsilon: float) -> float:
+    def learn_from(epsilon: float) -> float:
         privacy = central(epsilon=epsilon, delta=0.0)
         policy = UCBEpisodes(n_arms=2, horizon=30, privacy=privacy, reward_range=ends, optimism=3.0)
         p, q = (log_chance(policy, end) for end in ends)
         return p - q
 
-    assert 0.95 * 0.7 < told(0.7) <= 0.7
-    assert told(0.7 / 0.8) > 1.15 * 0.7
+    assert 0.95 * 0.7 < learn_from(0.7) <= 0.7
+    assert learn_from(0.7 / 0.8) > 1.15 * 0.7
 
 
 @pytest.mark.parametrize("reward", [0.0, 1.0])
@@ -132,7 +130,7 @@ def test_the_audited_path_has_its_chance_in_the_code(reward: float) -> None:
     for k in range(EPISODES + 2):
         episode = policy.episode(state)
         stayed &= episode.arms[:, 0] == (k > 0)
-        state = answered(policy, state, episode, np.full((runs, 1), reward if k == 0 else 0.0), source=source)
+        state = learn_with_noise(policy, state, episode, np.full((runs, 1), reward if k == 0 else 0.0), source=source)
     chance = math.exp(log_chance(policy, reward))
     assert abs(np.mean(stayed) - chance) < SURE * math.sqrt(chance * (1 - chance) / runs)
     assert chance > 0.02
@@ -152,13 +150,13 @@ def dropped(policy: Elimination | GOPE, gap: float, runs: int) -> float:
         )
         total = policy.report(next(policy.learn(begun, phase)), rows, coins).total()
         for _ in range(runs):
-            many += len(answered(policy, begun, phase, total, source=source).active) == 1
+            many += len(learn_with_noise(policy, begun, phase, total, source=source).active) == 1
         return many / runs
     state, epoch = policy.init(), policy.episode(policy.init())
     low, width = policy.domain.low, policy.domain.width
     totals = (low + width * (0.5 + (2 * policy.width(1) - gap) * np.array([0.5, -0.5]))) * epoch.plays
     for _ in range(runs):
-        many += not answered(policy, state, epoch, *totals[:, None], source=source).active[1]
+        many += not learn_with_noise(policy, state, epoch, *totals[:, None], source=source).active[1]
     return many / runs
 
 
@@ -257,12 +255,12 @@ def stated(budget: Budget) -> float:
     return budget.epsilon if isinstance(budget, PureDP) else budget.mu()
 
 
-def released(policy: Policy[Any], ask: SumQuery, rewards: Any) -> tuple[Any, float]:
+def released(policy: Policy[Any], query: SumQuery, rewards: Any) -> tuple[Any, float]:
     """A sum of one arm's rewards without its noise, and what is asked of the source: scale or standard deviation."""
-    source, rows = Told(), PlayedRounds(rewards=rewards, arms=np.zeros(len(rewards), dtype=np.int64))
-    shown = ask.protocol.release(policy.report(ask, rows, device_coins()), source, path="messages").total
-    (spread,) = source.asked
-    return shown, spread * (ask.protocol.step if isinstance(ask.protocol, CentralLaplace) else 1.0)
+    source, rows = ChosenNoise(), PlayedRounds(rewards=rewards, arms=np.zeros(len(rewards), dtype=np.int64))
+    shown = query.protocol.release(policy.report(query, rows, device_coins()), source, path="messages").total
+    (spread,) = source.stds
+    return shown, spread * (query.protocol.step if isinstance(query.protocol, CentralLaplace) else 1.0)
 
 
 @pytest.mark.parametrize("ends", RANGES)
@@ -271,9 +269,9 @@ def test_a_reward_moves_a_release_by_no_more_than_its_noise_is_made_for(
     budget: Budget, ends: tuple[float, float]
 ) -> None:
     for policy, state in policies(budget, ends):
-        ask = next(policy.learn(state, policy.episode(state)))
+        query = next(policy.learn(state, policy.episode(state)))
         rest = np.full(8, ends[0])
-        (one, spread), (two, same) = (released(policy, ask, np.append(rest, end)) for end in ends)
+        (one, spread), (two, same) = (released(policy, query, np.append(rest, end)) for end in ends)
         assert spread == same
         assert 0.999 * stated(budget) <= float(np.linalg.norm(two - one)) / spread <= stated(budget)
 
@@ -287,7 +285,7 @@ def test_elimination_decides_by_what_was_released(raw: float, share: float) -> N
     users, gap = int(epoch.plays[0]), 2 * share * policy.width(1)
     step = policy.protocol(users).step
     noise = (0.5 - gap * np.arange(2) - raw) * users / step  # what is released: 1/2 and 1/2 - gap
-    after = answered(policy, state, epoch, *np.full((2, 1), raw * users), source=Told(noise))
+    after = learn_with_noise(policy, state, epoch, *np.full((2, 1), raw * users), source=ChosenNoise(noise))
     assert after.active.tolist() == [True, share < 1]
 
 

@@ -24,8 +24,7 @@ from bandanna.protocols.gaussian import CentralGaussian
 from bandanna.protocols.privacy_model import central, local, none
 
 from ..drawn import LONG
-from .answering import answered, device_coins, told
-from .scripted_noise import Scripted
+from .answering import Scripted, device_coins, learn_from, learn_with_noise
 
 Floats = NDArray[np.float64]
 
@@ -39,7 +38,7 @@ def played(policy: UCBEpisodes, table: Floats, outputs: Floats) -> tuple[Floats,
         episode = policy.episode(state)
         arm, begun = episode.arms[:, 0], state.rounds
         total = sums[begun + episode.plays[:, 0], arm] - sums[begun, arm]
-        state = answered(policy, state, episode, total[:, None], source=source)
+        state = learn_with_noise(policy, state, episode, total[:, None], source=source)
         arms.append(arm)
     return np.asarray(source.log_density), np.array(arms)
 
@@ -118,7 +117,7 @@ def test_the_sums_of_adap_ucb_have_the_discrete_laplace_law(path: str, ends: tup
         episode = policy.episode(state)
         rows = PlayedRounds(rewards=np.full((runs, int(episode.plays[0, 0])), reward))
         report = policy.report(policy.query, rows, device_coins())
-        state = told(policy, state, episode, policy.protocol.release(report, source, path=path).total)
+        state = learn_from(policy, state, episode, policy.protocol.release(report, source, path=path).total)
         seen.append((state.estimates[:, 0] - reward) * episode.plays[:, 0] / (high - low))
     for noise in seen:
         assert not far_from_the_law(noise, epsilon)
@@ -143,7 +142,7 @@ def test_noise_is_drawn_once_per_arm_and_episode_and_kept() -> None:
     for _ in range(12):
         episode = policy.episode(state)
         before = state.estimates.copy()
-        state = answered(policy, state, episode, rng.binomial(episode.plays, 0.5), source=source)
+        state = learn_with_noise(policy, state, episode, rng.binomial(episode.plays, 0.5), source=source)
         resting = np.arange(3) != episode.arms
         assert np.array_equal(state.estimates[resting], before[resting])
         policy.index(state), policy.episode(state)
@@ -156,7 +155,7 @@ def test_episodes_double_the_pulls_and_the_index_knows_the_last_one() -> None:
     for _ in range(6):
         episode = policy.episode(state)
         lengths.append(int(episode.plays[0]))
-        state = answered(policy, state, episode, episode.plays / 2, source=source)
+        state = learn_with_noise(policy, state, episode, episode.plays / 2, source=source)
     assert lengths == [1, 1, 2, 4, 8, 16]
     bonus = math.sqrt((1 / 32 + policy.protocol.std(1) ** 2 * 2 / 16**2) * math.log(33))
     assert math.isclose(float(policy.index(state)[0]), 0.5 + bonus)
@@ -278,7 +277,9 @@ def test_the_policy_has_the_law_of_the_quadrature(rewards: tuple[int, ...]) -> N
             actions[np.arange(runs), now] = np.where((step < lengths) & (now < 5), arms, actions[np.arange(runs), now])
         sums = sum(np.where(step < lengths, told[np.minimum(rounds + step, 4)], 0) for step in range(2))
         ended = rounds + lengths <= 5
-        state = merge_states(ended, answered(policy, state, episode, np.asarray(sums)[:, None], source=source), state)
+        state = merge_states(
+            ended, learn_with_noise(policy, state, episode, np.asarray(sums)[:, None], source=source), state
+        )
         rounds = np.minimum(rounds + lengths, 5)
     assert np.all(actions[:, 0] == 0)
     assert np.all(actions[:, 1] == 1)

@@ -29,7 +29,6 @@ HORIZONS = [2**power for power in range(10, 21)]
 def calibrated(
     domain: Domain, horizon: int, k: int, degrees: str, averaging: bool | None = None, calibration: str = "tight"
 ) -> ConcurrentShuffle:
-    """One protocol."""
     return ConcurrentShuffle.calibrate(
         domain=domain,
         budget=BUDGET,

@@ -28,7 +28,6 @@ WIDE = ClippedGaussian(low=-9.0, high=9.0, std=1.0)  # unit variance, and practi
 
 
 def keeps_to_its_upper_bounds(result: Result) -> None:
-    """Every run, at every checkpoint."""
     upper = [curve for curve in result.bounds() if curve.bound.side == "upper" and curve.bound.explicit]
     assert upper
     for curve in upper:
@@ -101,7 +100,6 @@ class Corners(Environment):
         super().__post_init__()
 
     def begin(self, streams: Streams) -> World:
-        """Nothing is drawn."""
         return CornerWorld(environment=self, streams=streams, fixed=True)
 
 
@@ -111,12 +109,10 @@ class CornerWorld(World):
     environment: Corners
 
     def contexts(self, start: int, rounds: int) -> NDArray[np.float64]:
-        """All corners."""
         corners = np.array(list(product((-1.0, 1.0), repeat=self.environment.dim)))
         return np.broadcast_to(corners, (len(self.streams.seeds), 1, *corners.shape))
 
     def means(self, contexts: NDArray[np.float64]) -> NDArray[np.float64]:
-        """<x, theta>."""
         return contexts @ np.array(self.environment.theta)
 
 

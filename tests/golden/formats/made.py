@@ -36,7 +36,6 @@ _DATE = (2000, 1, 1, 0, 0, 0)
 
 
 def archive(name: str) -> Path:
-    """The file of an algorithm."""
     return PLACE / f"{name.replace(' ', '-')}.zip"
 
 
@@ -91,7 +90,6 @@ def decide(agent: Agent, world: Any) -> None:
 
 
 def facts(agent: Agent) -> dict[str, Any]:
-    """What an agent says of its past."""
     spent = None if agent.ledger is None else float(agent.ledger.spent())
     return {"decisions": agent.decisions, "releases": agent.releases, "late": agent.late, "spent": spent}
 

@@ -154,7 +154,7 @@ BY_MESSAGES = {
     "Anytime",
     "one's own",
 }
-# one or two of every class: what they do with states, asks, features and coins does not depend on the noise
+# one or two of every class: what they do with states, queries, features and coins does not depend on the noise
 OF_EVERY_CLASS = BY_MESSAGES | {
     "LinTS-JDP",
     "LinTS-SDP",

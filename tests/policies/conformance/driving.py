@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+from scipy import stats
 
 from bandanna.device.domain import Estimate
 from bandanna.device.noise import FastNoise
@@ -35,26 +36,25 @@ def arrays(value: Any) -> Iterator[Any]:
 
 
 def bits(value: Any) -> list[bytes]:
-    """The same, to the last bit."""
     return [array.tobytes() for array in arrays(value)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """One ask: in which episode, by its place among them, the exact sum of its reports, and what was answered."""
+    """One query: in which episode, by its place among them, the exact sum of its reports, and what was answered."""
 
     episode: int
-    ask: SumQuery
+    query: SumQuery
     exact: Any
     estimate: Estimate
 
 
 @dataclass
 class Seen:
-    """Of one run: episodes with their rows, asks with their answers, and the state after each episode."""
+    """Of one run: episodes with their rows, queries with their answers, and the state after each episode."""
 
     episodes: list[tuple[Episode, PlayedRounds]] = field(default_factory=list)
-    asks: list[Asked] = field(default_factory=list)
+    queries: list[Asked] = field(default_factory=list)
     states: list[Any] = field(default_factory=list)
     noted: list[tuple[Any, list[bytes]]] = field(default_factory=list)
     final: Any = None
@@ -65,9 +65,9 @@ class Seen:
 class Way:
     """What is unusual about a run.
 
-    script   the total that an ask is answered with, whatever the data are, by the asks before it
+    script   the total that an query is answered with, whatever the data are, by the queries before it
     exact    answers are exact sums, without noise
-    enough   end after so many asks
+    enough   end after so many queries
     stored   what becomes of a state after every episode
     rows     what becomes of an episode's rows
     """
@@ -82,7 +82,7 @@ class Way:
 
 
 class Enough(Exception):
-    """No more asks."""
+    """No more queries."""
 
 
 class Recorder(QueryAnswerer):
@@ -93,28 +93,27 @@ class Recorder(QueryAnswerer):
         self.way, self.seen, self.sums = way, seen, dict[int, Any]()
 
     def learn(self, state: Any, episode: Episode, played: PlayedRounds) -> Any:
-        """The state after an episode."""
         played = self.way.rows(played)
         self.seen.episodes.append((episode, played))
         self.desk = self.desk.keep(self.policy.execution.retained_groups, played)
-        learned = drive_learning(self.policy.learn(state, episode), lambda ask: self._answer(ask, played))
+        learned = drive_learning(self.policy.learn(state, episode), lambda query: self._answer(query, played))
         self.seen.states.append(learned)
         return self.way.stored(learned)
 
-    def _answer(self, ask: SumQuery, played: PlayedRounds) -> Estimate:
-        statistic = self.policy.report(ask, self.desk.rows(ask, played), self.coins)
-        exact, streams = statistic.total(), isinstance(ask.protocol, StreamProtocol)
+    def _answer(self, query: SumQuery, played: PlayedRounds) -> Estimate:
+        statistic = self.policy.report(query, self.desk.rows(query, played), self.coins)
+        exact, streams = statistic.total(), isinstance(query.protocol, StreamProtocol)
         if streams:
-            exact = self.sums[ask.stream] = self.sums.get(ask.stream, 0.0) + exact
+            exact = self.sums[query.stream] = self.sums.get(query.stream, 0.0) + exact
         source = self.stream if streams else self.source
-        self.desk, estimate = self.desk.release(ask, statistic, source, path=self.path)
+        self.desk, estimate = self.desk.release(query, statistic, source, path=self.path)
         if self.way.script is not None:
-            estimate = Estimate(total=self.way.script(ask, self.seen.asks), count=0, variance=0.0)
+            estimate = Estimate(total=self.way.script(query, self.seen.queries), count=0, variance=0.0)
         elif self.way.exact:
             estimate = replace(estimate, total=exact)
         place = len(self.seen.episodes) - 1
-        self.seen.asks.append(Asked(episode=place, ask=ask, exact=exact, estimate=estimate))
-        if len(self.seen.asks) == self.way.enough:
+        self.seen.queries.append(Asked(episode=place, query=query, exact=exact, estimate=estimate))
+        if len(self.seen.queries) == self.way.enough:
             raise Enough
         return estimate
 
@@ -144,18 +143,17 @@ def usual(key: str) -> Seen:
 
 
 def again(policy: Policy[Any], begun: Seen, seed: int, path: str) -> Asked:
-    """The first ask of a run that ended with it, answered anew with the noise and coins of this seed."""
+    """The first query of a run that ended with it, answered anew with the noise and coins of this seed."""
     own, seen = Streams([seed]), Seen()
     names = policy.execution.noise_stream, policy.execution.stream_noise or policy.execution.noise_stream
     noise, stream = (FastNoise(own.generators(name)[0]) for name in names)
     answers = QueryAnswerer(policy, noise, StreamRandomness(own).of(0), path, stream=stream)
     with suppress(Enough):
         Recorder(answers, Way(enough=1), seen).learn(begun.final, *begun.episodes[0])
-    return seen.asks[0]
+    return seen.queries[0]
 
 
 def drive(policy: Policy[Any], case: Case, way: Way | None = None) -> Seen:
-    """A run of the case's world."""
     way, seen, rounds = way or Way(), Seen(), case.rounds
     tally = Tally(checkpoints=np.arange(1, rounds + 1), n_seeds=1)
     run = ReferenceRun(policy, case.env.begin(Streams([way.seed])), tally, 0, way.path, counterfactual=False)
@@ -164,3 +162,14 @@ def drive(policy: Policy[Any], case: Case, way: Way | None = None) -> Seen:
         run.run(rounds)
     seen.final, seen.regret = run.state, tally.regret[0]
     return seen
+
+
+FALSE_ALARM = 1e-5  # of one comparison, if the laws are one
+
+
+def one_law(one: Any, two: Any) -> bool:
+    """Whether a t-test of the seeds' differences (S,), which are the same worlds, finds none."""
+    differences = np.asarray(one) - np.asarray(two)
+    if np.ptp(differences) == 0:
+        return bool(differences[0] == 0)
+    return bool(stats.ttest_1samp(differences, 0.0).pvalue > FALSE_ALARM)

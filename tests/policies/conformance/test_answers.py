@@ -25,39 +25,39 @@ from .driving import Asked, Seen, Way, bits, drive, usual
 from .own_policy import Greedy
 
 
-def script(ask: SumQuery, before: list[Asked]) -> Any:
+def script(query: SumQuery, before: list[Asked]) -> Any:
     """Sums of statistics that nobody has; those of a stream grow."""
-    domain, rng = ask.protocol.domain, np.random.default_rng(len(before))
-    if isinstance(ask.protocol, ClearRows):
-        return domain.project(rng.normal(size=(1 if ask.of == "episode" else 5, domain.dim)))
+    domain, rng = query.protocol.domain, np.random.default_rng(len(before))
+    if isinstance(query.protocol, ClearRows):
+        return domain.project(rng.normal(size=(1 if query.of == "episode" else 5, domain.dim)))
     values = rng.normal(size=(20, domain.dim)) / domain.dim
     total = np.sum(values if isinstance(domain, DirectionRewardDomain) else domain.project(values), axis=0)
     if type(domain) is Box:
         return np.sort(total)  # Thompson's successes come first, and are at most its plays
-    if isinstance(ask.protocol, StreamProtocol):
-        earlier = [each.estimate.total for each in before if (each.ask.of, each.ask.stream) == (ask.of, ask.stream)]
+    if isinstance(query.protocol, StreamProtocol):
+        earlier = [
+            each.estimate.total for each in before if (each.query.of, each.query.stream) == (query.of, query.stream)
+        ]
         same = [each for each in earlier if each.shape == total.shape]
         return total / 20 + (same[-1] if same else 0)
     return total
 
 
 def other(played: PlayedRounds) -> PlayedRounds:
-    """The same arms and features, other rewards."""
     return replace(played, rewards=0.3 - played.rewards)
 
 
 def told(seen: Seen) -> list[Any]:
     """When was asked, for what and where, and all states."""
-    asks: list[Any] = [
-        (each.episode, each.ask.of, each.ask.last, each.ask.step, each.ask.stream, repr(each.ask.protocol))
-        for each in seen.asks
+    queries: list[Any] = [
+        (each.episode, each.query.of, each.query.last, each.query.step, each.query.stream, repr(each.query.protocol))
+        for each in seen.queries
     ]
-    asks += [bits(each.ask.at) for each in seen.asks]
-    return [asks, [bits(state) for state in seen.states]]
+    queries += [bits(each.query.at) for each in seen.queries]
+    return [queries, [bits(state) for state in seen.states]]
 
 
 def two_runs(policy: Policy[Any], case: Case) -> tuple[Seen, Seen]:
-    """With the same answers, on other people's data."""
     if case.public:
         return drive(policy, case, Way(script=script)), drive(policy, case, Way(script=script, rows=other))
     return drive(policy, case, Way(script=script)), drive(policy, case, Way(script=script, seed=1))
@@ -70,7 +70,7 @@ def own_runs(key: str) -> tuple[Seen, Seen]:
 
 
 def only_answers_count(one: Seen, two: Seen) -> bool:
-    """Whether other raw data with the same answers lead to the same asks and states."""
+    """Whether other raw data with the same answers lead to the same queries and states."""
     assert [bits(rows) for _, rows in one.episodes] != [bits(rows) for _, rows in two.episodes]
     return told(one) == told(two)
 
@@ -83,7 +83,9 @@ def test_the_same_answers_lead_to_the_same_asks_and_states(case: Case) -> None:
 
 def test_refit_times_depend_on_releases_only() -> None:
     one, two = own_runs("GLM-JDP")
-    refits = [[(each.episode, each.ask.of) for each in seen.asks if each.ask.of != "episode"] for seen in (one, two)]
+    refits = [
+        [(each.episode, each.query.of) for each in seen.queries if each.query.of != "episode"] for seen in (one, two)
+    ]
     assert refits[0] == refits[1]
     assert {of for _, of in refits[0]} == {"explored", "rest"}
     explored = [[rows.groups.tolist() for _, rows in seen.episodes if rows.groups is not None] for seen in (one, two)]
@@ -94,13 +96,11 @@ class Printed(GLMJDP):
     """As printed: criterion I, which reads the raw contexts of a user, has theta_o fitted anew at once."""
 
     def act(self, snapshot: Any, contexts: Any, coins: Any) -> Any:
-        """The server is told that it fired."""
         choice = super().act(snapshot, contexts, coins)
         object.__setattr__(self, "fired", bool(choice.groups is not None and choice.groups[-1] == 0))
         return choice
 
     def refit(self, state: GLMJDPState) -> Any:
-        """A call of the optimiser, and its counter."""
         settled = yield from super().refit(state)
         if self.fired and settled.calls_o < self.used.calls_o:  # type: ignore[attr-defined]
             snapshot = self.matrices(settled.released)[0] / 3  # as if it had outgrown
@@ -120,13 +120,11 @@ def test_the_printed_refit_rule_is_found_out() -> None:
 class Peeking(Greedy):  # type: ignore[misc, valid-type]
     """Keeps what a device saw for the server."""
 
-    def report(self, ask: Any, played: Any, coins: Any) -> Any:
-        """A reward is remembered."""
+    def report(self, query: Any, played: Any, coins: Any) -> Any:
         object.__setattr__(self, "seen_reward", float(np.mean(played.rewards)))
-        return super().report(ask, played, coins)
+        return super().report(query, played, coins)
 
     def learn(self, state: Any, episode: Any) -> Any:
-        """And gets into the state."""
         learned = yield from super().learn(state, episode)
         return replace(learned, total=learned.total + self.seen_reward)
 
@@ -157,7 +155,6 @@ def contexts(case: Case, users: int) -> Any:
 
 
 def coins(seed: int) -> GeneratorRandomness:
-    """Of devices in a row."""
     rng = np.random.default_rng(seed)
     return GeneratorRandomness(lambda name: rng)
 

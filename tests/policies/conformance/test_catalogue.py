@@ -65,7 +65,7 @@ ROOM = {
 
 
 def people(played: PlayedRounds) -> Iterator[tuple[PlayedRounds, int]]:
-    """One row of every kind that asks may tell apart, with its group."""
+    """One row of every kind that queries may tell apart, with its group."""
     arms = np.zeros(len(played.rewards), dtype=int) if played.arms is None else played.arms
     groups = np.zeros(len(played.rewards), dtype=int) if played.groups is None else played.groups
     _, places = np.unique(np.stack([arms, groups]), axis=1, return_index=True)
@@ -73,26 +73,25 @@ def people(played: PlayedRounds) -> Iterator[tuple[PlayedRounds, int]]:
         yield played.at(slice(place, place + 1)), int(groups[place])
 
 
-def is_in(policy: Policy[Any], ask: SumQuery, row: PlayedRounds) -> bool:
-    """Whether a report is made of the row."""
-    if ask.arm is not None and (row.arms is None or ask.arm != row.arms[0]):
+def is_in(policy: Policy[Any], query: SumQuery, row: PlayedRounds) -> bool:
+    if query.arm is not None and (row.arms is None or query.arm != row.arms[0]):
         return False
-    return policy.report(ask, row, NoRandomness()).values.shape[-2] > 0
+    return policy.report(query, row, NoRandomness()).values.shape[-2] > 0
 
 
 def paid(policy: Policy[Any], seen: Seen, episode: int, row: PlayedRounds, group: int) -> tuple[Event, ...]:
     """The events of one person, who was in this episode."""
     events, streams, kept = list[Event](), set[int](), True
-    for asked in seen.asks:
-        ask = asked.ask
-        if ask.of == "episode":
-            mine = asked.episode == episode and is_in(policy, ask, row)
+    for asked in seen.queries:
+        query = asked.query
+        if query.of == "episode":
+            mine = asked.episode == episode and is_in(policy, query, row)
         else:
-            mine = asked.episode >= episode and kept and policy.execution.retained_groups[group] == ask.of
-            kept = kept and not (mine and ask.last)
-        if mine and not (isinstance(ask.protocol, StreamProtocol) and ask.stream in streams):
-            events.append(ask.event())
-            streams |= {ask.stream} if isinstance(ask.protocol, StreamProtocol) else set()
+            mine = asked.episode >= episode and kept and policy.execution.retained_groups[group] == query.of
+            kept = kept and not (mine and query.last)
+        if mine and not (isinstance(query.protocol, StreamProtocol) and query.stream in streams):
+            events.append(query.event())
+            streams |= {query.stream} if isinstance(query.protocol, StreamProtocol) else set()
     return tuple(events)
 
 
@@ -120,10 +119,9 @@ def test_the_stated_guarantee_is_what_the_asks_cost(key: str) -> None:
 
 
 class Twice(Greedy):  # type: ignore[misc, valid-type]
-    """Asks about the same people again, and states the price of one ask."""
+    """Asks about the same people again, and states the price of one query."""
 
     def learn(self, state: Any, episode: Any) -> Any:
-        """Two sums."""
         learned = yield from super().learn(state, episode)
         yield SumQuery(protocol=self.protocol, step=1)
         return learned

@@ -18,8 +18,7 @@ from bandanna.simulation.players import reference
 from bandanna.storage.encoding import Encoding
 
 from .catalogue import BY_MESSAGES, CASES, OF_EVERY_CLASS, Case, every_case, every_path
-from .driving import SEEDS, Seen, Way, again, arrays, bits, drive, simulated, usual
-from .laws import one_law
+from .driving import SEEDS, Seen, Way, again, arrays, bits, drive, one_law, simulated, usual
 
 ACCELERATED = {key: case for key, case in CASES.items() if vars(type(case.policy)).get("player", "plain") != "plain"}
 COUNTERFACTUAL = ("every round", "blocks")  # these players draw what every arm would earn
@@ -97,7 +96,6 @@ def test_aggregates_have_the_law_of_messages(case: Case) -> None:
 
 @cache
 def begun(key: str) -> Seen:
-    """The first episode of a run."""
     return drive(CASES[key].policy, CASES[key], Way(enough=1))
 
 
@@ -195,7 +193,6 @@ def spending(privacy: Privacy, size: float) -> Privacy:
 
 
 def with_privacy(policy: Policy[Any], privacy: Privacy) -> Policy[Any]:
-    """The same policy on the same schedule."""
     own = {each.name: getattr(policy, each.name) for each in fields(policy) if each.init}  # type: ignore[arg-type]
     if isinstance(policy, bd.LinUCB):
         own["batch"] = policy._schedule
@@ -226,7 +223,7 @@ def test_noise_for_a_huge_rho_changes_no_action(key: str) -> None:
     policy = with_privacy(case.policy, replace(case.policy.privacy, budget=bd.privacy.ZCDP(rho=1e12)))
     noisy, exact = drive(policy, case), drive(policy, case, Way(exact=True))
     np.testing.assert_allclose(noisy.regret, exact.regret, rtol=0, atol=1e-9)
-    assert len(noisy.asks) == len(exact.asks) > 0
+    assert len(noisy.queries) == len(exact.queries) > 0
 
 
 @pytest.mark.parametrize("key", ["SDP-SE", "GLM-SDP"])
