@@ -10,19 +10,14 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
 import httpx
 import numpy as np
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 
 from bandanna.deployment.helper_service import _make_client
 from bandanna.deployment.messages.batch_plan import Batch
@@ -34,6 +29,7 @@ from bandanna.protocols.factory import make_mixer_encoding
 
 from .parties import Users, mixed_by_one, plainly, together
 from .served import Served, ticket_key, written
+from .serving.running import write_certificate
 
 ADMIN = {"Authorization": "Bearer the token of the helper"}
 PATH = re.compile(r"/tasks/([\w-]+)/batches/(\d+)\.(\d+)/shares/helper")
@@ -276,23 +272,7 @@ class Agreeing(BaseHTTPRequestHandler):
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[tuple[str, Path]]:
     """An address with a certificate that no system knows, and the certificate."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "analyzer.example")])
-    now = datetime.now(UTC)
-    made = (
-        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    cert, secret = tmp_path / "cert.pem", tmp_path / "key.pem"
-    cert.write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    plain = serialization.NoEncryption()
-    secret.write_bytes(
-        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain)
-    )  # fmt: skip
+    cert, secret = write_certificate(tmp_path)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(cert, secret)
     with ThreadingHTTPServer(("127.0.0.1", 0), Agreeing) as server:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import signal
 import socket
@@ -11,22 +10,18 @@ import subprocess
 import sys
 import time
 from contextlib import ExitStack
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 
 import bandanna
 from bandanna.deployment.http.metrics import EventLog
 from bandanna.deployment.http.server import serve
 from bandanna.errors import InvalidArgument
 
-from .running import idle_application, in_flight, rest, running, until, until_refused
+from .running import idle_application, in_flight, rest, running, until, until_refused, write_certificate
 
 HELD = b"GET /hold HTTP/1.1\r\nhost: x\r\n\r\n"
 
@@ -90,24 +85,7 @@ def test_a_role_that_cannot_start_raises_its_error(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    folder = tmp_path_factory.mktemp("tls")
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "a role")])
-    now = datetime.now(UTC)
-    places = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
-    certificate = (
-        x509.CertificateBuilder(subject_name=name, issuer_name=name, public_key=key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=1))
-        .add_extension(places, critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    (folder / "cert.pem").write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-    form = serialization.PrivateFormat.PKCS8
-    plain = key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())
-    (folder / "key.pem").write_bytes(plain)
-    return folder / "cert.pem", folder / "key.pem"
+    return write_certificate(tmp_path_factory.mktemp("tls"))
 
 
 def test_a_server_with_a_certificate_speaks_tls_only(tmp_path: Path, certificate: tuple[Path, Path]) -> None:
