@@ -464,7 +464,6 @@ class LimitedConnection(HttpToolsProtocol):
     limits = Limits()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to wait for the first request."""
         self.received = 0  # bytes of this request
         self.heading = True  # its headers are not complete
         self.begun: float | None = self.loop.time()  # None: a whole request is here, or none has begun
@@ -486,29 +485,24 @@ class LimitedConnection(HttpToolsProtocol):
                 self.abort()
 
     def on_message_begin(self) -> None:
-        """Begin to count a request."""
         self.received, self.heading, self.begun = 0, True, self.loop.time()
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
-        """Note that the headers are complete."""
         super().on_headers_complete()
         self.heading = False
         if self.parser.should_upgrade():  # this request is answered, and nothing after it is HTTP
             self.cycle.keep_alive, self.upgraded = False, True
 
     def on_message_complete(self) -> None:
-        """Note that the request is complete."""
         self.begun = None
         super().on_message_complete()
 
     def pause_writing(self) -> None:
-        """Note that the client does not read."""
         self.stuck = self.loop.time()
         super().pause_writing()
 
     def resume_writing(self) -> None:
-        """Note that the client reads again."""
         self.stuck = None
         super().resume_writing()
 
@@ -538,7 +532,6 @@ class LimitedConnection(HttpToolsProtocol):
         self.transport.abort()
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse bytes that are not HTTP."""
         self.refuse(400, "malformed")
 
     def refuse(self, status: int, reason: str) -> None:

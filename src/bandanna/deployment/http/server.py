@@ -120,7 +120,6 @@ class _RoleServer(uvicorn.Server):
         self._log.say("stopped")
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Accept requests and log the ports."""
         await super().startup(sockets)
         gc.collect()
         gc.freeze()  # no collection visits what is loaded now
@@ -161,14 +160,12 @@ class _RoleServer(uvicorn.Server):
             connection.abort()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Finish the requests that run."""
         self._log.say("stopping", running=len(self.server_state.tasks))
         self._app.ending()
         await super().shutdown(sockets)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Let signals stop the server."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -244,7 +241,6 @@ class _ErrorHandler(logging.Handler):
         self._log = log
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write one line."""
         error = record.exc_info[1] if record.exc_info else None
         if error is not None:
             self._log.say("server", level="error", type=type(error).__name__, place=locate_error(error))

@@ -20,7 +20,7 @@ import threading
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar
@@ -249,14 +249,6 @@ class Database(ABC):
         if self.fenced:
             raise FencedError(f"{self.name} was taken over by another process: this one has to end")
 
-    def transaction(self) -> AbstractContextManager[Transaction]:
-        """Begin to write: alone among all threads and processes, durable at the end, undone if the body raises."""
-        return self._transaction()
-
-    def reading(self) -> AbstractContextManager[Transaction]:
-        """Begin to read the database as it is at the first statement; writers are not waited for."""
-        return self._reading()
-
     def scrub(self) -> bool:
         """Overwrite deleted data in logs, too; return False if that must wait, for readers or for the server."""
         return False
@@ -266,7 +258,8 @@ class Database(ABC):
         self._finish()
 
     @contextmanager
-    def _transaction(self) -> Generator[Transaction]:
+    def transaction(self) -> Generator[Transaction]:
+        """Begin to write: alone among all threads and processes, durable at the end, undone if the body raises."""
         self._check_usable("transaction")
         with self._write_lock:
             self._owner = threading.get_ident()
@@ -284,7 +277,8 @@ class Database(ABC):
                 self._owner = 0
 
     @contextmanager
-    def _reading(self) -> Generator[Transaction]:
+    def reading(self) -> Generator[Transaction]:
+        """Begin to read the database as it is at the first statement; writers are not waited for."""
         self._check_usable("reading")
         link, reusable = None, False
         try:

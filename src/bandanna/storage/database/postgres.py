@@ -175,9 +175,8 @@ class PostgresConnection(DatabaseConnection):
 
     @_guarded
     def execute(self, sql: str, values: Sequence[Any]) -> list[Row]:
-        """Run one statement and return its rows, in binary form: blobs need no decoding."""
         try:
-            cursor = self._sql.execute(number_parameters(sql), values, binary=True)
+            cursor = self._sql.execute(number_parameters(sql), values, binary=True)  # blobs need no decoding
             return cursor.fetchall() if cursor.description else []
         except psycopg.Error as error:
             raise _storage_error(self._name, error) from error
@@ -211,7 +210,6 @@ class PostgresConnection(DatabaseConnection):
 
     @_guarded
     def commit(self) -> None:
-        """Commit; the server's disk is synchronised when this returns."""
         with _translate_errors(self._name, "whether it was committed is not known: read the data"):
             if self._sql.pgconn.transaction_status == TransactionStatus.INERROR:  # which would be undone without a word
                 raise StorageError(f"{self._name} failed: a statement did before")
@@ -219,13 +217,11 @@ class PostgresConnection(DatabaseConnection):
 
     @_guarded
     def rollback(self) -> None:
-        """Undo the transaction; of a lost session, the server does so."""
-        if not self.lost:
+        if not self.lost:  # else the server has done so
             with _translate_errors(self._name):
                 self._sql.execute("rollback")
 
     def close(self) -> None:
-        """Close the session; the server undoes an open transaction."""
         if not self._in_use.acquire(blocking=False):
             # Another thread waits in this session: let it fail at once, and free nothing.
             with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(self._sql.fileno())) as connection:

@@ -127,7 +127,6 @@ class SQLiteConnection(DatabaseConnection):
             return int(self._sql.execute(SELECT_GENERATION).fetchone()[0]) if claimed else None
 
     def execute(self, sql: str, values: Sequence[Any]) -> list[Row]:
-        """Run one statement and return its rows."""
         try:
             return self._sql.execute(sql, values).fetchall()
         except sqlite3.Error as error:
@@ -160,18 +159,15 @@ class SQLiteConnection(DatabaseConnection):
         return not busy
 
     def commit(self) -> None:
-        """Commit; the disk is synchronised when this returns."""
         with _translate_errors(self._name):
             self._sql.execute("commit")
 
     def rollback(self) -> None:
-        """Undo the transaction, unless a failure has done so."""
         with _translate_errors(self._name):
             if self._sql.in_transaction:
                 self._sql.execute("rollback")
 
     def close(self) -> None:
-        """Close the connection; an open transaction is undone."""
         with suppress(sqlite3.Error):
             self._sql.close()
 
