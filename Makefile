@@ -88,12 +88,13 @@ clients/js/dist/bandanna.mjs: $(wildcard clients/js/src/*.ts clients/js/*.json c
 	@cd clients/js && PATH="$(WITH_NODE)" npm run --silent build
 	@touch $@
 
-check: $(VENV)/.installed-check ## formatting, lint, types, import contracts (all four, then the verdict)
+check: $(VENV)/.installed-check ## formatting, lint, types, words of the documentation, import contracts (all, then the verdict)
 	@failed=""; \
 	run() { echo "== $$*"; "$(PY)" -m "$$@" || failed="$$failed [$$*]"; }; \
 	run ruff format --check .; \
 	run ruff check .; \
 	run mypy; \
+	run tools.words --docs; \
 	echo "== lint-imports"; "$(VENV)/bin/lint-imports" --no-logo || failed="$$failed [lint-imports]"; \
 	if [ -n "$$failed" ]; then echo "make check: failed:$$failed" >&2; exit 1; fi
 

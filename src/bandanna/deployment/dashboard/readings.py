@@ -231,7 +231,7 @@ class TalliesReader(_ArmsReader):
         super().__init__(task)
         self._policy = policy
         self._bits = isinstance(policy, LDPUCB | Thompson)  # sums are of rewards as bits
-        protocol = policy.ask.protocol if isinstance(policy, PerRoundUCB) else None
+        protocol = policy.query.protocol if isinstance(policy, PerRoundUCB) else None
         width = policy.domain.width if self._bits else 1.0
         self._std = width * protocol.std(1) if isinstance(protocol, BatchProtocol) else 0.0
         self.notes = ReadingNotes(
