@@ -127,7 +127,7 @@ def test_the_tutorial_works_and_the_dashboard_follows(tmp_path: Path, client: Pa
         assert f"Publication\n{shown['now']['publication']}\n" in told
         assert "Users in releases\n263\n" in told
         assert shown["promise"] in board.locator("main").inner_text()
-        assert f"publication {shown['now']['publication']}" in newcomer.run(show)
+        assert f"{shown['now']['publication']} release published" in newcomer.run(show)
         if KEEPING:  # pictures for the docs have more to show
             newcomer.run(crowd.replace("263", "2500"))
             expect(board.locator("#now dl")).to_contain_text("Publication4")

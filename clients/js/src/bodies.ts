@@ -9,7 +9,7 @@ import { type Batch, batchDigest, checkBatch, type Part } from "./publication.js
 import { label, little, numbers, request, type Slot, taggedReport } from "./report.js";
 import { SEED, share } from "./shares.js";
 import type { Task } from "./task.js";
-import { type Played, told } from "./tell.js";
+import { type Played, statisticOf } from "./statistics.js";
 
 /** For whom seeds are sealed. */
 export interface SealKey {
@@ -36,7 +36,7 @@ export interface Drawing {
 /** One request, and whether what was played could be told: else it is about nothing. */
 export interface Made {
   readonly bytes: Bytes;
-  readonly told: boolean;
+  readonly complete: boolean;
 }
 
 /**
@@ -48,7 +48,7 @@ export async function drawn(with_: Drawing, batch: Batch, slot: Slot, key: SealK
   const { task, entropy, observe } = with_;
   const plan = await checkBatch(task, batch);
   const digest = await batchDigest(batch);
-  let told = true;
+  let complete = true;
   const reports = batch.rounds.map(async ({ parts }, round) => {
     const devices = plan.devices[round] ?? []; // of one part, where everybody reports for the own arm
     const asks = devices.map((device, place) => {
@@ -60,7 +60,7 @@ export async function drawn(with_: Drawing, batch: Batch, slot: Slot, key: SealK
     try {
       if (played) messages = asks.map(({ tell, part, device }) => messageOf(tell, device, part.length, entropy, played));
     } catch {
-      told = false;
+      complete = false;
     }
     const own = asks.map(({ part }) => part);
     messages.forEach((message, place) => {
@@ -69,13 +69,13 @@ export async function drawn(with_: Drawing, batch: Batch, slot: Slot, key: SealK
     const info = joined(label("seed"), task.digest, little(4, slot.epoch), little(2, round), slot.slot, digest);
     return taggedReport(slot, digest, round, version, key?.id ?? 0, await bodyOf(messages, own, key, slot.helper, info));
   });
-  return { bytes: request(await Promise.all(reports)), told };
+  return { bytes: request(await Promise.all(reports)), complete };
 }
 
 type Message = Float64Array | BigInt64Array;
 
 function messageOf(tell: Plain, device: Plain | null, length: number, entropy: Entropy, played: Played): Message {
-  const values = told(tell, device, played, entropy);
+  const values = statisticOf(tell, device, played, entropy);
   if (values.length !== (device ? dimOf(device) : length) || !values.every(Number.isFinite)) throw lacks("report of this");
   return device ? encoded(device, values, entropy) : values;
 }
@@ -87,7 +87,7 @@ async function bodyOf(messages: Message[], parts: readonly Part[], key: SealKey 
   if (!key || !messages.every((each) => each instanceof BigInt64Array) || parts.some(({ form }) => form !== "shares")) {
     throw lacks("reports as the batch wants them");
   }
-  if (!helper) throw new Refused("ticket", "The ticket has no key for the helper: pass on what the registrar says.");
+  if (!helper) throw new Refused("ticket", "The ticket has no key for the helper. Pass on the whole answer of the registrar.");
   const seed = crypto.getRandomValues(new Uint8Array(SEED));
   const shared = await share(BigInt64Array.from(messages.flatMap((each) => [...each])), seed);
   let end = 0;

@@ -5,7 +5,7 @@ export type Bytes = Uint8Array<ArrayBuffer>;
 export type Json = null | boolean | number | string | Json[] | { [name: string]: Json };
 
 /**
- * Sorted keys, no spaces, ASCII: the bytes of `bandanna.wire.canonical.dumps`, for whole numbers, texts and flags under
+ * Sorted keys, no spaces, ASCII: the bytes of `bandanna.deployment.messages.canonical.dumps`, for whole numbers, texts and flags under
  * ASCII names. Of other values the bytes are others, and a digest that is compared does not agree.
  */
 export function canonical(value: Json): Bytes {
@@ -55,6 +55,6 @@ export function parsed(content: Uint8Array): { [name: string]: Json } {
   try {
     return Object(JSON.parse(new TextDecoder().decode(content)));
   } catch {
-    throw new Refused("document", "This is not a JSON document: is the address right?");
+    throw new Refused("document", "This is not a JSON document. Check the address.");
   }
 }

@@ -4,10 +4,10 @@ import { domainOf, origin, reach, type Domain, type Plain, type Vector } from ".
 import { type Entropy, uniform, uniforms } from "./entropy.js";
 import { lacks } from "./errors.js";
 
-/** How many numbers a statistic has that a device protects. */
+/** Return the length of the statistic that a device protects. */
 export const dimOf = (device: Plain): number => domainOf(device.domain as Plain).dim;
 
-/** The message about a point of the device's domain: its integers, drawn anew at every call. */
+/** Return the message of a statistic: integers, drawn anew at every call. */
 export function encoded(device: Plain, values: Vector, entropy: Entropy): BigInt64Array {
   const domain = domainOf(device.domain as Plain);
   const scale = device.scale as number;
@@ -39,9 +39,9 @@ export function encoded(device: Plain, values: Vector, entropy: Entropy): BigInt
 }
 
 /** Refuse a device that is none of the above. */
-export function suited(device: Plain | null): void {
+export function checkDevice(device: Plain | null): void {
   if (device && !/^(Counts|Rounded|Copies|Answer|Sign|Plain|Levels)$/.test(device.kind)) throw lacks(device.kind);
-  (device?.levels as Plain[] | undefined)?.forEach(suited);
+  (device?.levels as Plain[] | undefined)?.forEach(checkDevice);
 }
 
 /** floor(s (x - lower)) plus a coin of what is left over, at most what the upper end gives. */
@@ -57,14 +57,14 @@ function onLattice(values: Vector, scale: number, { lower, upper }: Domain, entr
   );
 }
 
-/** Whether the answer about a number in [0, 1] is yes; one coin decides about rounding and lying. */
+/** Draw the randomized response of a number in [0, 1]; one coin decides rounding and lying. */
 function answer(value: number, lie: number, entropy: Entropy): boolean {
   return uniform(entropy) < Math.min(Math.max(lie + (1 - 2 * lie) * value, lie), 1 - lie);
 }
 
 const FINER = 31; // digits of a value's rest, in steps
 
-/** Values in [-bound, bound] in whole steps of at most 2^-62 of the bound (`bandanna.core.sums.steps_of`). */
+/** Return values in [-bound, bound] as whole steps of at most 2^-62 of the bound (`bandanna.numeric.exact_sums.convert_to_steps`). */
 function steps(values: Vector, bound: number): BigInt64Array {
   const step = 2 ** (exponent(bound) - 32 - FINER);
   const unit = step * 2 ** FINER;
@@ -74,7 +74,8 @@ function steps(values: Vector, bound: number): BigInt64Array {
   });
 }
 
-/** To the nearest whole number, halves to the even one, for sizes below 2^51. */
+/** Round to the nearest integer, halves to even, for sizes below 2^51. */
+
 const nearest = (value: number): number => value + 1.5 * 2 ** 52 - 1.5 * 2 ** 52;
 
 /** e with 2^(e-1) <= value < 2^e. */

@@ -45,7 +45,7 @@ export async function readMap(schema: unknown): Promise<FeatureMap> {
   const content = Object(schema) as { [name: string]: Json };
   const ranges = Array.isArray(content.names);
   if (!ranges && (content.format !== "bandanna features" || content.version !== 1)) {
-    throw new Refused("features", "This is no map of features, or of a later version: use the client of its release.");
+    throw new Refused("features", "This is not a feature map of this version. Use the client of its release.");
   }
   const columns = (ranges ? ofRanges(content) : content.columns) as unknown as Column[];
   const project = (content.project ?? null) as { dim: number; seed: number } | null;

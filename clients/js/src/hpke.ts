@@ -1,4 +1,4 @@
-/** HPKE (RFC 9180), base mode, one message: X25519, HKDF-SHA256, AES-128-GCM; opened by `bandanna.wire.keys.Opener`. */
+/** HPKE (RFC 9180), base mode, one message: X25519, HKDF-SHA256, AES-128-GCM; opened by `bandanna.deployment.messages.canonical.Opener`. */
 import { type Bytes, joined, text } from "./canonical.js";
 
 const KEM = joined(text("KEM"), Uint8Array.of(0, 0x20));

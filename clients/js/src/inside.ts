@@ -13,5 +13,5 @@ export * from "./publication.js";
 export * from "./report.js";
 export * from "./shares.js";
 export * from "./task.js";
-export * from "./tell.js";
+export * from "./statistics.js";
 export * from "./values.js";

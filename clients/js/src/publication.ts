@@ -46,14 +46,14 @@ export interface Publication extends Pin {
 /** A publication, if the task's analyzer has signed and its registrar has cosigned it, and it is no step back behind `pin`. */
 export async function readPublication(task: Task, { content: document, signature, witness }: Shown, pin?: Pin): Promise<Publication> {
   if (!(await verified(task.keys.analyzer, task.id, "publication", document, signature))) {
-    throw new Refused("signature", "The task's analyzer has not signed this publication: nothing is reported.");
+    throw new Refused("signature", "The task's analyzer has not signed this publication. Nothing is reported.");
   }
   const { task: id, number, previous, status, epoch, round, state, snapshot, answers, batches, helper } = parsed(document);
   const texts = [previous, status, state, snapshot].every((each) => typeof each === "string");
   const lists = Array.isArray(answers) && Array.isArray(batches) && batches.every(isBatch);
   const object = typeof helper === "object" && !Array.isArray(helper);
   if (!object || id !== task.id || ![number, epoch, round].every(whole) || !texts || !lists) {
-    throw new Refused("publication", "This is not a publication of the task: nothing is reported.");
+    throw new Refused("publication", "This is not a publication of the task. Nothing is reported.");
   }
   const announced = batches as unknown as Batch[];
   const made = {
@@ -68,7 +68,7 @@ export async function readPublication(task: Task, { content: document, signature
   };
   const { chain } = made;
   if (!(await verified(task.keys.registrar, task.id, "cosignature", canonical({ chain, number: made.number }), witness))) {
-    throw new Refused("signature", `The task's registrar has not cosigned publication ${made.number}: nothing is reported.`);
+    throw new Refused("signature", `The task's registrar has not cosigned publication ${made.number}. Nothing is reported.`);
   }
   const signed = { ...made, key: (await sealKey(task, made))?.id ?? 0 };
   if (!pin) return signed;
@@ -98,7 +98,7 @@ const MISSED = 2 ** 20; // publications that a device may have missed
 const chained = async (previous: string, hash: Bytes): Promise<string> => digest(joined(previous ? unpacked(previous, HASH) : text(""), hash));
 
 const otherHistory = (made: { number: number }, pin: Pin): Refused =>
-  new Refused("rollback", `Publication ${made.number} is older than ${pin.number}, or of another history: nothing is reported.`);
+  new Refused("rollback", `Publication ${made.number} is older than ${pin.number}, or of another history. Nothing is reported.`);
 
 /** Whether it is a whole number that 32 bits can write, as reports write epochs. */
 const whole = (value: unknown): boolean => typeof value === "number" && value >>> 0 === value;
@@ -110,7 +110,7 @@ export async function verified(publicKey: string | undefined, task: string, kind
     return await crypto.subtle.verify("Ed25519", key, unpacked(signature, 64), joined(text(`bandanna ${kind}\n${task}\n`), content));
   } catch (error) {
     if (error instanceof Refused) return false;
-    throw new Refused("browser", `No Ed25519 here (${error}): use a newer browser, and https.`);
+    throw new Refused("browser", `No Ed25519 here (${error}). Use a newer browser and https.`);
   }
 }
 
@@ -119,7 +119,7 @@ export async function sealKey(task: Task, { helper }: Pick<Publication, "helper"
   if (task.mixers !== 2) return undefined;
   const { id, public: key, signature } = helper ?? { id: 0, public: task.keys["seal helper"] as string, signature: "" };
   if (helper && !(await verified(task.keys.helper, task.id, "keys", canonical({ id, public: key }), signature))) {
-    throw new Refused("signature", "The task's helper has not signed the key for seeds: nothing is reported.");
+    throw new Refused("signature", "The task's helper has not signed the key for seeds. Nothing is reported.");
   }
   return { id, key: unpacked(key, 32) };
 }
@@ -127,7 +127,7 @@ export async function sealKey(task: Task, { helper }: Pick<Publication, "helper"
 /** 32 bytes that stand for the plan of a batch. */
 export const batchDigest = (batch: Batch): Promise<Bytes> => sha256(canonical(batch as unknown as Json));
 
-/** Whether it is a batch as `bandanna.wire.plan` reads it: these fields and no others, each of its type. */
+/** Whether it is a batch as `bandanna.deployment.messages.batch_plan` reads it: these fields and no others, each of its type. */
 function isBatch(given: unknown): boolean {
   const batch = given as Batch;
   const integers = (list: unknown): boolean => Array.isArray(list) && list.every(Number.isSafeInteger);
@@ -162,14 +162,14 @@ const has = (value: unknown, names: string): boolean => !!value && typeof value 
 /**
  * The plan by which a batch may be reported into: one of the task's, for at most as many people as are in each sum.
  *
- * `bandanna.wire.leaflets` has the same function: both refuse the same batches.
+ * `bandanna.deployment.messages.batch_plan` has the same function: both refuse the same batches.
  */
 export async function checkBatch(task: Task, batch: Batch): Promise<Plan> {
   const rounds = await digest(canonical(batch.rounds.map(ofAnyArm) as unknown as Json));
   const plan = task.device.plans.find((each) => each.rounds === rounds);
   const known = batch.arms.every((arm) => arm >= 0 && arm < (task.arms?.ids.length ?? Infinity));
   if (!plan || leastUsers(batch) < plan.users || !batch.arms.length === byPlace(task) || !known) {
-    throw new Refused("plan", `Batch ${batch.epoch} has other noise, or fewer people, than the task says: nothing is reported.`);
+    throw new Refused("plan", `Batch ${batch.epoch} has other noise, or fewer users, than the task. Nothing is reported.`);
   }
   return plan;
 }

@@ -1,4 +1,4 @@
-/** One person's part in a task: act, report, and send again what was not acknowledged, always as the same bytes. */
+/** A user's session in a task: act, report, and repeat what was not acknowledged with the same bytes. */
 import { drawn, type Drawing, type Drawn, type SealKey } from "./bodies.js";
 import { type Bytes, packed, unpacked } from "./canonical.js";
 import { anyOf, type Choice, chosen, seenBy } from "./choose.js";
@@ -13,10 +13,10 @@ import { FINAL, type Slot, ZERO } from "./report.js";
 import { readTask, type Task } from "./task.js";
 import { decoded } from "./values.js";
 
-/** A batch that took no more slots: epoch, slot and the collector's word for it, as the registrar reads them. */
+/** An unused slot: epoch, slot, and the collector's proof for the registrar. */
 export type Proof = [epoch: number, slot: string, refusal: string];
 
-/** A slot of a batch, and the registrar's word for it: keys for collector and, with two mixers, helper; in base64url. */
+/** A slot of a batch with the registrar's keys for the collector and, with two mixers, the helper; in base64url. */
 export interface Ticket {
   readonly epoch: number;
   readonly slot: string;
@@ -25,40 +25,40 @@ export interface Ticket {
 }
 
 export interface Options {
-  /** Where the task's analyzer is. */
+  /** The address of the task's analyzer. */
   readonly analyzer: string;
   /** The task's id, which is the hash of its document. */
   readonly task: string;
-  /** Asks the host's server, which alone may ask the registrar; what that says is passed on: a ticket, or why none. */
+  /** Ask the host's server, which passes on the registrar's answer: a ticket, or the reason why there is none. */
   readonly tickets: (epoch: number, refused: Proof[]) => Promise<Ticket | { readonly refused: string }>;
-  /** Whose session it is, where several people use one device; a name that stays here. */
+  /** The user of this session if several use one device. The name is never sent. */
   readonly person?: string;
-  /** Where decisions and reports are kept: the browser's IndexedDB, or memory where there is none. */
+  /** The store of decisions and reports. Default: IndexedDB, or memory without it. */
   readonly store?: Store;
   readonly entropy?: Entropy;
   readonly fetch?: Fetch;
-  /** Seconds of pauses between attempts, before a report is left for `flush`. */
+  /** Seconds of pauses between attempts. After them, a report waits for `flush`. */
   readonly patience?: number;
   /** For tests: what was drawn, before it is split; and how to wait. */
   readonly observe?: (drawn: Drawn) => void;
   readonly pause?: (seconds: number) => Promise<void>;
 }
 
-/** An arm for this person; `id` is enough to report on it later, after a reload too. */
+/** The decision for a user. Its `id` is enough to report the reward later, after a reload too. */
 export interface Decision {
   readonly id: string;
   readonly arm: string | number;
   /** The arm's number. */
   readonly action: number;
-  /** The number of the publication that was acted on. */
+  /** The number of the publication that it follows from. */
   readonly publication: number;
-  /** Whether its reward will be asked for. */
+  /** Whether to report its reward. */
   readonly takingPart: boolean;
   /** Why not: "finished", "exhausted", "participations", "stale", or the registrar's or collector's word; else "". */
   readonly reason: string;
 }
 
-/** What became of a report: kept, or pending (`flush` sends it), or neither and why: "closed", "stale", ... */
+/** The fate of a report: kept, pending (`flush` sends it), or neither, with a reason: "closed", "stale", ... */
 export interface Outcome {
   readonly kept: boolean;
   readonly pending: boolean;
@@ -70,8 +70,8 @@ export interface Outcome {
  *
  *     opening (a zero report waits, or a batch that takes it) -> open -> reporting (the final one waits) -> over
  *
- * `sending` are the bytes of a request that is not acknowledged. With the end all is deleted but the epoch, if a slot
- * was, or may have been, used: that is a participation; else what proves that it was not.
+ * `sending` holds the bytes of a request that is not acknowledged. At the end everything is deleted except the epoch of a
+ * slot that was or may have been used, which is a participation, or the proof that it was not used.
  */
 interface Entry {
   readonly id: string;
@@ -82,12 +82,12 @@ interface Entry {
   readonly arm?: string | number | undefined;
   readonly action?: number | undefined;
   readonly features?: Float64Array | undefined;
-  readonly reward?: number | undefined; // NaN: none was given, and nothing will be reported
+  readonly reward?: number | undefined; // NaN: an invalid one, for which nothing is reported
   readonly batch?: Batch | undefined;
   readonly slot?: Slot | undefined;
-  readonly key?: SealKey | undefined; // that the zero report was sealed for: the final one asks nobody
+  readonly key?: SealKey | undefined; // of the zero report; the final one needs no other request
   readonly sending?: Bytes | undefined;
-  readonly nothing?: boolean; // the final report is one of nothing, for there was no other
+  readonly nothing?: boolean; // the final report is a report of nothing
   readonly epoch?: number; // of a slot, after the end
   readonly reason?: string; // of the end, not kept; "" if the report is
 }
@@ -99,7 +99,7 @@ const FIRST_PAUSE = 0.05; // seconds
 const LONGEST_PAUSE = 2;
 const PATIENCE = 10;
 const MOST_PROOFS = 64; // that a registrar reads
-const DAYS = 30; // after which a decision is forgotten that nobody has reported on
+const DAYS = 30; // after which a decision without a report is forgotten
 const EARLY: Verdict = { reason: "early" };
 
 export class Session {
@@ -122,10 +122,11 @@ export class Session {
     this.#drawing = { task, entropy: options.entropy ?? secure, observe: options.observe ?? (() => undefined) };
   }
 
-  /** Read the task, check that its document is the one that its id names, and look into the outbox. */
+  /** Read the task, check that its document has this id, and read the outbox. */
   static async open(options: Options): Promise<Session> {
     if (typeof options.tickets !== "function" || typeof options.analyzer !== "string" || typeof options.task !== "string") {
-      throw new Refused("options", "open() takes analyzer, an address, task, its id, and tickets, a function.");
+      throw new Refused("options", "open() needs analyzer (an address), task (its id) and tickets (a function).");
+
     }
     const store = options.store ?? (typeof indexedDB === "undefined" ? memoryStore() : indexedStore());
     const fetch: Fetch = options.fetch ?? ((address, init) => globalThis.fetch(address, init));
@@ -140,27 +141,27 @@ export class Session {
     return session;
   }
 
-  /** running, exhausted or finished, as of the publication that was read last; "unknown" before the first. */
+  /** The status in the publication that was read last: running, exhausted or finished; "unknown" before the first. */
   get status(): string {
     return this.#publication?.status ?? "unknown";
   }
 
-  /** How many reports wait to be acknowledged: `flush` sends them again. */
+  /** The number of reports that are not acknowledged. `flush` sends them again. */
   get pending(): number {
     return this.#waiting.size;
   }
 
-  /** Decisions that wait for their reward. */
+  /** Return the decisions that wait for a reward. */
   async decisions(): Promise<Decision[]> {
     const waits = ({ state, reward, action }: Entry): boolean => state !== "over" && reward === undefined && action !== undefined;
     return (await this.#values()).filter(waits).map((entry) => shown(entry));
   }
 
   /**
-   * Open a slot with a zero report - whoever acts is counted, whether a reward comes or not - and choose an arm.
+   * Open a slot with a zero report and choose an arm.
    *
-   * Features are looked at when the slot is open: who is missing from a batch must not tell what they are. A decision of
-   * a page that ended while it acted is finished first: its slot is this one.
+   * Features are looked at only when the slot is open: a user who is missing from a batch must not reveal them. A decision
+   * of a page that ended while it acted is finished first: this one takes its slot.
    */
   async act(contexts?: Contexts): Promise<Decision> {
     const { task } = this;
@@ -186,7 +187,7 @@ export class Session {
     return shown({ publication: publication.number, ...choice, ...held.value });
   }
 
-  /** With a slot, as far as it comes; an error before anything was sent leaves nothing behind. */
+  /** Open a slot as far as possible; an error before anything was sent leaves nothing behind. */
   async #begun(held: Held, publication: Publication): Promise<[Held, Publication]> {
     const { id } = held.value;
     try {
@@ -198,7 +199,7 @@ export class Session {
     }
   }
 
-  /** Report the reward of a decision; its bytes are drawn once, and the first reward stands. */
+  /** Report the reward of a decision. Its bytes are drawn once, and the first reward is kept. */
   async report(decision: Decision | string, reward: number): Promise<Outcome> {
     if (typeof decision !== "string" && !decision.takingPart) return { kept: false, pending: false, reason: decision.reason };
     const id = typeof decision === "string" ? decision : decision.id;
@@ -207,16 +208,16 @@ export class Session {
     const given = Number.isFinite(reward) ? reward : NaN;
     while (held.value.state !== "over" && held.value.reward === undefined) held = await this.#swapped(held, { reward: given });
     const stands = held.value.reward ?? given;
-    // `act` and `flush` open slots: who answers must not be who takes part. Nor is anybody asked but the collector.
+    // Only `act` and `flush` open slots, so that reporting does not decide who takes part; here only the collector is asked.
     if (held.value.state !== "opening") [held] = await this.#advanced(held, await this.#seen());
-    // A report was sent, or waits: whether one is must not tell what the reward was.
-    if (given !== given) throw new Refused("reward", "A reward is a finite number: nothing is reported.");
-    if (stands !== given) throw new Refused("reward", "Another reward was reported: the first one stands.");
-    if (held.value.nothing) throw new Refused("nothing", "A report of nothing was made: what was played gives no other.");
+    // A report was sent or waits in any case, so that sending reveals nothing about the reward.
+    if (given !== given) throw new Refused("reward", "reward must be a finite number. A report of nothing was made.");
+    if (stands !== given) throw new Refused("reward", "This decision already has another reward. The first reward is kept.");
+    if (held.value.nothing) throw new Refused("nothing", "The report could not be computed. A report of nothing was made.");
     return outcome(held.value);
   }
 
-  /** Send again, as the same bytes, what was not acknowledged; how many reports wait. Asks for one publication, always. */
+  /** Repeat what was not acknowledged with the same bytes; return how many reports wait. Asks for one publication. */
   async flush(): Promise<number> {
     const errors: unknown[] = [];
     const publication = await this.#newest().catch(unlessUnreachable(undefined));
@@ -229,7 +230,7 @@ export class Session {
     return this.pending;
   }
 
-  /** As far as it goes now; with `waits` nobody knows the arm yet, and the next publication may be waited for. */
+  /** Advance a decision as far as possible; with `waits` nobody knows the arm yet, so the next publication may be awaited. */
   async #advanced(held: Held, publication: Publication | undefined, waits = false): Promise<[Held, Publication]> {
     const pauses = this.#pauses();
     await pauses.next();
@@ -259,14 +260,14 @@ export class Session {
     return [held, publication as Publication];
   }
 
-  /** The final report, drawn with coins of its own. */
+  /** Draw the final report with coins of its own. */
   async #final({ features, action, key }: Entry, slot: Slot, batch: Batch, reward: number): Promise<Partial<Entry>> {
     const played = { features: features as Float64Array, action: action as number, reward };
-    const { bytes, told } = await drawn(this.#drawing, batch, slot, key, FINAL, played);
-    return { state: "reporting", sending: bytes, nothing: !told };
+    const { bytes, complete } = await drawn(this.#drawing, batch, slot, key, FINAL, played);
+    return { state: "reporting", sending: bytes, nothing: !complete };
   }
 
-  /** A ticket and a zero report for the first batch that may still take it; nothing, or "wait", if there is none now. */
+  /** Get a ticket and draw a zero report for the first batch that may take it; nothing, or "wait", if there is none now. */
   async #opened(entry: Entry, publication: Publication, waits: boolean): Promise<Partial<Entry> | "wait" | undefined> {
     const { id, refused = [] } = entry;
     if (publication.status !== "running") return over(publication.status);
@@ -287,7 +288,7 @@ export class Session {
     return { batch, slot, key, sending: (await drawn(this.#drawing, batch, slot, key, ZERO)).bytes };
   }
 
-  /** Send what waits, with pauses; what follows from the answer, or nothing if there is none. */
+  /** Send what waits, with pauses; return the change that follows from the answer, or nothing without an answer. */
   async #sent({ state, sending, slot, batch, refused = [] }: Entry): Promise<Partial<Entry> | undefined> {
     for await (const _ of this.#pauses()) {
       const { reason, refusal, place } = await uploaded(this.#fetch, this.task, sending as Bytes).catch(unlessUnreachable(EARLY));
@@ -300,7 +301,7 @@ export class Session {
     return undefined;
   }
 
-  /** Attempts, as many as patience allows; pauses are added up, and no clock is read. */
+  /** Yield once for each attempt that patience allows. Pauses are added up; no clock is read. */
   async *#pauses(): AsyncGenerator<void> {
     const { patience = PATIENCE, pause } = this.#options;
     const wait = pause ?? ((seconds: number) => new Promise<void>((resolve) => setTimeout(resolve, 1000 * seconds)));
@@ -311,7 +312,7 @@ export class Session {
     }
   }
 
-  /** Write a change, if nobody else has written; what is there now. */
+  /** Write a change unless somebody else has written; return what is stored now. */
   async #swapped(held: Held, change: Partial<Entry>): Promise<Held> {
     const { id } = held.value;
     const value = { ...held.value, ...change };
@@ -325,11 +326,11 @@ export class Session {
 
   async #held(id: string): Promise<Held> {
     const held = await this.#store.get<Entry>(this.#prefix + id);
-    if (!held) throw new Refused("decision", "No such decision here: was it another device, person or task?");
+    if (!held) throw new Refused("decision", "Unknown decision. Report it on the device, and with the person and task, that made it.");
     return { ...held, value: { ...held.value, id } };
   }
 
-  /** Of what nobody has reported on, or can: what is over by a publication, or too old. Only for this is a clock read. */
+  /** Forget decisions without a report whose batch is over, or that are too old. Only this reads a clock. */
   async #forget(publication: Publication): Promise<void> {
     for (const held of await this.#entries()) {
       const { state, reward, day, batch } = held.value;
@@ -355,9 +356,9 @@ export class Session {
   }
 
   /**
-   * Claim the next slot for a decision, before a ticket is asked for; why it cannot be had, or "".
+   * Claim the next slot for a decision before asking for a ticket; return why that is not possible, or "".
    *
-   * One decision of a person at a time has the claim, until it has a slot or is over: so two tabs never both take part
+   * One decision of a person at a time has the claim, until it has a slot or is over. So two tabs never both take part
    * where one may, nor in one batch.
    */
   async #claimed(id: string, publication: Publication): Promise<string> {
@@ -370,7 +371,7 @@ export class Session {
     }
   }
 
-  /** Why somebody takes no part: the task is over, or it was as often as the task allows, or the batch has them. */
+  /** Return why a user takes no part: the task is over, no participation is left, or the batch has the user already. */
   #excluded({ status, batches }: Publication, entries: Entry[]): string {
     if (status !== "running") return status;
     const used = entries.filter((entry) => epochOf(entry) !== undefined || entry.state !== "over").map(epochOf);
@@ -378,7 +379,7 @@ export class Session {
     return twice || used.length >= this.task.device.participations ? "participations" : "";
   }
 
-  /** The arm that a place was given, where places say it. */
+  /** Return the arm of a place, if places assign arms. */
   #placed(batch: Batch, place: number): Partial<Entry> {
     if (!byPlace(this.task)) return {};
     const { ids, rows } = named(this.task);
@@ -387,9 +388,9 @@ export class Session {
   }
 
   /**
-   * The publication in force; without an answer, the newest that was seen, in any tab, and never a step back.
+   * Get the publication in force; without an answer, the newest that any tab has seen. It never goes back.
    *
-   * It is asked for as a whole and by everybody alike; `after` is the one that the same call was shown.
+   * All devices send the same request; `after` is the number that the same call was shown.
    */
   async #newest(after?: number): Promise<Publication> {
     const known = await this.#store.get<Newest>(this.#pin);
@@ -406,7 +407,7 @@ export class Session {
     return asked(this.#fetch, "analyzer", at(this.#options.analyzer, this.task.id, path));
   }
 
-  /** The newest publication that was seen. */
+  /** Return the newest publication that was seen. */
   async #seen(): Promise<Publication | undefined> {
     const known = await this.#store.get<Newest>(this.#pin);
     return known && readPublication(this.task, known.value);
@@ -446,21 +447,21 @@ const over = (reason: string): Partial<Entry> => ({ state: "over", reason, sendi
 /** The epoch of a slot that is used, or may be. */
 const epochOf = ({ slot, epoch }: Entry): number | undefined => slot?.epoch ?? epoch;
 
-/** Which announced batch to try: the first that has not refused, or the one after all of them. */
+/** Return the announced batch to try: the first that has not refused, or the one after all of them. */
 function placeOf({ refused = [] }: Entry, { batches }: Publication): number {
   const last = Math.max(-1, ...refused.map(([epoch]) => epoch));
   const place = batches.findIndex(({ epoch }) => epoch > last);
   return place < 0 ? batches.length : place;
 }
 
-/** Whether a decision would be too old when that batch is learned from. */
+/** Tell whether a decision would be too old when that batch is learned from. */
 const late = (entry: Entry, publication: Publication, { max_age }: Task): boolean =>
   publication.number - (entry.publication as number) + placeOf(entry, publication) > max_age;
 
 /** Days since 1970. */
 const today = (): number => Math.floor(Date.now() / 86_400_000);
 
-/** A choice; any arm, where it fails by what was published: whether it does may depend on the features. */
+/** Choose; any arm if the published numbers make that fail, since a failure may depend on the features. */
 function any(seen: readonly Float64Array[], entropy: Entropy, choose: () => Choice): Choice {
   try {
     return choose();
@@ -471,7 +472,7 @@ function any(seen: readonly Float64Array[], entropy: Entropy, choose: () => Choi
 }
 
 function shown({ id, arm, action, publication, reason = "" }: Entry): Decision {
-  if (action === undefined) throw new Refused("place", `Places say the arm, and there is none yet (${reason || "unreachable"}): act again later.`);
+  if (action === undefined) throw new Refused("place", `No arm yet: the place in a batch assigns it (${reason || "unreachable"}). Act again later.`);
   return { id, arm: arm as string | number, action, publication: publication as number, takingPart: !reason, reason };
 }
 

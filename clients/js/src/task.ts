@@ -1,9 +1,9 @@
-/** The task's document: immutable, and named by its hash, so that it can come from anybody. */
+/** The task's document. Its id is its hash, so it can come from any server. */
 import { type Bytes, digest, type Json, parsed, unpacked } from "./canonical.js";
-import { suited } from "./devices.js";
+import { checkDevice } from "./devices.js";
 import type { Plain, Vector } from "./domains.js";
 import { lacks, Refused } from "./errors.js";
-import { tellable } from "./tell.js";
+import { checkStatistic } from "./statistics.js";
 import { decoded, type Numbers } from "./values.js";
 
 /** Versions of the formats that this client speaks; others are refused. */
@@ -15,7 +15,7 @@ export interface Plan {
   readonly devices: readonly (readonly (Plain | null)[])[];
 }
 
-/** What a client that has no policy must know. */
+/** The document's section for clients without policies. */
 export interface ClientTask {
   readonly version: number;
   readonly participations: number;
@@ -24,18 +24,18 @@ export interface ClientTask {
   readonly plans: readonly Plan[];
 }
 
-/** Arms that stay. `features` are those of the arms; without them, users bring theirs. */
+/** Fixed arms, with their features unless users have features. */
 export interface Arms {
   readonly ids: readonly (string | number)[];
   readonly features?: readonly Vector[];
 }
 
-/** What the document says, under its own names (those that a client looks at), and its id as 32 bytes. */
+/** The fields of the document that a client reads, under their own names, and the id as 32 bytes. */
 export interface Task {
   readonly id: string;
   readonly digest: Bytes;
   readonly title: string;
-  /** What is promised, to whom, in sentences. */
+  /** The guarantee in sentences. */
   readonly promise: string;
   readonly mixers: number;
   readonly max_age: number;
@@ -48,17 +48,18 @@ export interface Task {
 
 export async function readTask(id: string, document: Bytes): Promise<Task> {
   if ((await digest(document)) !== id) {
-    throw new Refused("task", `This is not the document of task ${id}: is the address right?`);
+    throw new Refused("task", `This is not the document of task ${id}. Check the address.`);
   }
   const content = parsed(document);
-  const leaflet = content.device as unknown as ClientTask | null;
-  if (leaflet === null) throw lacks("code for this task");
-  const versions = [content.version, leaflet?.version];
+  const section = content.device as unknown as ClientTask | null;
+  if (section === null) throw lacks("code for this task");
+  const versions = [content.version, section?.version];
   if (content.format !== "bandanna task" || String(versions) !== String(Object.values(VERSIONS))) {
-    throw new Refused("version", `The task has format ${versions}, not ${Object.values(VERSIONS)}: use the client of its release.`);
+    throw new Refused("version", `The task has format ${versions}, not ${Object.values(VERSIONS)}. Use the client of its release.`
+);
   }
-  leaflet.plans.flatMap((plan) => plan.devices.flat()).forEach(suited);
-  leaflet.tells.flat().forEach(tellable);
+  section.plans.flatMap((plan) => plan.devices.flat()).forEach(checkDevice);
+  section.tells.flat().forEach(checkStatistic);
   return { ...content, id, digest: unpacked(id, 32), arms: armsOf(content.arms as Json) } as unknown as Task;
 }
 

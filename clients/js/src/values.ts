@@ -15,7 +15,7 @@ export function decoded(text: string): unknown {
   try {
     return read(JSON.parse(text));
   } catch {
-    throw new Refused("document", "The document has an unknown value: use a newer client.");
+    throw new Refused("document", "The document has an unknown value. Use a newer client.");
   }
 }
 

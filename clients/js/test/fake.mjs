@@ -39,7 +39,7 @@ export class Fake {
     fake.size = 4 + 40 + LENGTH[form === "row" ? "row" : part.dtype];
     const raw = async (pair) => packed(new Uint8Array(await subtle.exportKey("raw", pair.publicKey)));
     fake.rounds = [{ parts: (assigned ?? [null]).map((arm) => ({ ...part, arm })) }];
-    const leaflet = {
+    const section = {
       version: 1,
       participations,
       choose: assigned ? { kind: "PlaceChooser", features: DIM } : { kind: "ThompsonChooser", domain: DOMAIN },
@@ -55,7 +55,7 @@ export class Fake {
       max_age: maxAge,
       urls: Object.fromEntries(["analyzer", "shuffler", "helper", "registrar"].map((role) => [role, `http://${role}.test`])),
       keys: { analyzer: await raw(fake.analyzer), helper: await raw(fake.helper), registrar: await raw(fake.registrar), "seal helper": await raw(fake.sealing) },
-      device: fake.options.device === null ? null : leaflet,
+      device: fake.options.device === null ? null : section,
       arms: arms && JSON.stringify({ tuple: [{ tuple: arms.ids }, ARRAY([arms.ids.length, DIM], arms.features ?? Array(arms.ids.length * DIM).fill(0)), !arms.features] }),
     });
     fake.task = await digest(fake.document);

@@ -303,7 +303,7 @@ test("two tabs that report one decision send one report", async () => {
   assert.equal(new Set(finals.map(packed)).size, 1);
 });
 
-test("a task of another version, or without a leaflet, is refused; so is a document with another hash", async () => {
+test("a task of another version, or without a section, is refused; so is a document with another hash", async () => {
   for (const [options, reason] of [[{ version: 0 }, "version"], [{ version: 2 }, "version"], [{ device: { version: 0 } }, "version"], [{ device: { version: 2 } }, "version"], [{ device: null }, "device"]]) {
     const fake = await Fake.made(options);
     await assert.rejects(Session.open(fake.options_()), refused(reason));

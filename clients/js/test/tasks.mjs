@@ -17,7 +17,7 @@ const tasks = {
   tell({ tell, device, features, action, reward, words }) {
     const entropy = new Recorded(words);
     const played = { features: Float64Array.from(features), action, reward };
-    const values = inside.told(tell, device, played, entropy);
+    const values = inside.statisticOf(tell, device, played, entropy);
     const message = device ? inside.encoded(device, values, entropy) : [];
     return { values: [...values], message: [...message].map(String), left: entropy.left };
   },

@@ -1,4 +1,4 @@
-/** How features as seen, an arm and a reward become the numbers that a device protects, or a row for a trusted server. */
+/** Statistics: features, an arm and a reward become the numbers that a device protects, or a row for a trusted server. */
 import { clamp, type Plain, regressionOf, statistic, times, type Vector } from "./domains.js";
 import { type Entropy, uniform } from "./entropy.js";
 import { lacks } from "./errors.js";
@@ -9,8 +9,8 @@ export interface Played {
   readonly reward: number;
 }
 
-/** The statistic of one part of a report; `device` is the part's, null for rows. */
-export function told(tell: Plain, device: Plain | null, { features, action, reward }: Played, entropy: Entropy): Vector {
+/** Return the statistic of one part of a report; `device` is the part's, null for rows. */
+export function statisticOf(tell: Plain, device: Plain | null, { features, action, reward }: Played, entropy: Entropy): Vector {
   if (tell.kind === "Row") return Float64Array.from([...features, reward, action, 0, 1]);
   const within = clamp(reward, 0, 1);
   const domain = device?.domain as Plain;
@@ -35,10 +35,11 @@ export function told(tell: Plain, device: Plain | null, { features, action, rewa
   throw lacks(tell.kind);
 }
 
-/** Refuse what is none of the above. */
-export function tellable({ kind }: Plain): void {
+/** Refuse a statistic that is none of the above. */
+export function checkStatistic({ kind }: Plain): void {
   if (!/^(Row|Regressed|Weighted|Rewarded|Public)$/.test(kind)) throw lacks(kind);
 }
 
-/** A number of [0, 1], rounded to an end by a coin; nothing is drawn where it is one. */
+/** Round a number of [0, 1] to an end by a coin; 0 and 1 need no coin. */
+
 const bit = (share: number, entropy: Entropy): number => (share > 0 && share < 1 ? Number(uniform(entropy) < share) : share);
