@@ -1,4 +1,4 @@
-"""What holds for all tests: the same examples in every run, and a calibration cache of their own."""
+"""Settings of all tests: the same examples in every run, and a calibration cache of their own."""
 
 from __future__ import annotations
 
@@ -45,18 +45,18 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection() -> None:
-    """Nothing that is collected is thrown away: to look for garbage among it takes a quarter of the time."""
+    """Collect no garbage while tests are collected, which takes a quarter of the time."""
     gc.disable()
 
 
 def pytest_collection_finish() -> None:
-    """Twelve thousand tests stay to the end: garbage is looked for among what they make."""
+    """Freeze the collected tests, so that no collection visits them."""
     gc.freeze()
     gc.enable()
 
 
 def _repeats_others(item: pytest.Item) -> bool:
-    """Whether this case of a grid is none of those that `often` chooses by the values of its parameters."""
+    """Return whether `often` does not select this case."""
     for mark in item.iter_markers("often"):
         chosen, values = mark.kwargs["of"], item.callspec.params  # type: ignore[attr-defined]
         if not chosen(**{name: values[name] for name in inspect.signature(chosen).parameters}):
@@ -70,7 +70,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest first - pages whose examples are run, then processes - so that no worker waits at the end."""
+    """Run the longest tests first, so that no worker waits at the end."""
     long = (
         "docs/test_examples",
         "deploy/test_page",

@@ -1,4 +1,4 @@
-"""Files that somebody has made up, for tests of what is made of them."""
+"""Altered files of JSON, for tests of readers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def pick(rng: np.random.Generator, things: list[Any]) -> Any:
 
 
 def mutated(plain: Any, rng: np.random.Generator) -> Any:
-    """One thing taken away, said twice, a little larger or smaller, or something else altogether."""
+    """Return a copy with one part removed, repeated, changed a little or replaced."""
     made = copy.deepcopy(plain)
     path = pick(rng, list(places(made)))
     inside = made

@@ -1,4 +1,4 @@
-"""How many examples Hypothesis draws: few in every run, and many where the long tests run too."""
+"""Numbers of Hypothesis examples: few in every run, many with the marker `full`."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ LONG = [False]  # conftest.py knows
 
 
 def examples(few: int, *, full: int) -> settings:
-    """For a test of drawn values: so many without the marker `full`, and so many with it."""
+    """Return settings with so many examples without the marker `full`, and so many with it."""
     return settings(max_examples=full if LONG[0] else few)

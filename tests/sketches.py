@@ -1,4 +1,4 @@
-"""Figures of many files of which only the first of each kind is rendered: files like it take most of a test's time."""
+"""Figures of which only the first of each kind is rendered, which saves most of the time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON as other programs read it."""
+"""A reader of strict JSON."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def strict(text: str) -> dict[str, Any]:
-    """A document of strict JSON, without NaN or infinities, and nothing else."""
+    """Return a document; fail for NaN or infinities."""
 
     def constant(word: str) -> None:
         raise AssertionError(f"{word} is not JSON")

@@ -1,4 +1,4 @@
-"""The import contracts of `pyproject.toml` are kept, and would be seen to be broken."""
+"""The import contracts of `pyproject.toml` are kept, and each notices a breach."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ BREACHES = {  # a line at the end of a file, and the contract that it breaks
 
 
 def contracts(tree: Path) -> subprocess.CompletedProcess[str]:
-    """What import-linter says of the package in a copy of the repository."""
+    """Run import-linter on a copy of the repository."""
     code = "from importlinter.cli import lint_imports_command as lint; lint(['--no-cache', '--no-logo'])"
     environment = {**os.environ, "PYTHONPATH": str(tree / "src")}
     return subprocess.run([sys.executable, "-c", code], cwd=tree, env=environment, capture_output=True, text=True)
@@ -52,7 +52,7 @@ def test_import_contracts_are_kept(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def broken(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """What is said of a copy with all breaches at once."""
+    """Return the output for a copy with all breaches at once."""
     tree = copied(tmp_path_factory.mktemp("broken"))
     for file, line, _ in BREACHES.values():
         with (tree / "src" / "bandanna" / file).open("a", encoding="utf-8") as end:

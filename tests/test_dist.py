@@ -1,4 +1,4 @@
-"""What is shipped: a wheel and a source distribution that install, run, and have what they need inside."""
+"""The wheel and the source distribution install, run and are complete."""
 
 from __future__ import annotations
 

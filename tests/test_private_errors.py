@@ -53,7 +53,7 @@ ROWS = np.zeros((4, 3))
 
 
 class Told:
-    """Shows what it holds, whatever is asked of it."""
+    """Shows its text whatever is called."""
 
     def __init__(self) -> None:
         self.held = TEXT
@@ -69,7 +69,7 @@ class Told:
 
 
 class ToldNumber(float):
-    """A number that refuses to be one."""
+    """A float whose conversion fails."""
 
     def __float__(self) -> float:
         raise ValueError(f"could not convert {TEXT!r}")
@@ -79,7 +79,7 @@ class ToldNumber(float):
 
 
 class ToldMapping(Mapping[str, Any]):
-    """A mapping that shows its keys instead of its values."""
+    """A mapping whose errors show its keys."""
 
     def __getitem__(self, key: Any) -> Any:
         raise KeyError(TEXT)
@@ -107,7 +107,7 @@ SHAPES = [(), (1,), (2,), (3,), (4,), (2, 2), (3, 3), (4, 3), (4, 4), (2, 4, 3)]
 
 
 def _frames(value: Any) -> list[Any]:
-    """Tables with a value in a column, in the names of columns and of rows."""
+    """Return tables with a value in a column, in names of columns and in names of rows."""
     age = pd.DataFrame({"age": [value, 30.0], "site": [value, "a"], "note": [value, None], "x": [value, 1.0]})
     return [age, age.to_dict("records"), age.to_dict("list"), age.iloc[0], pd.Series([value, 1.0]),
             pd.DataFrame({str(value): [1.0, 2.0]}), pd.DataFrame({"x": [1.0] * 2}, index=[str(value)] * 2)]  # fmt: skip
@@ -126,7 +126,7 @@ WHOLES += [pl.DataFrame({"age": [TEXT, "b"]}), pa.table({"age": [TEXT, "b"]}), p
 
 
 def holds(value: Any, seen: dict[int, Any] | None = None) -> bool:
-    """Whether a value, or a part of it, is or shows the mark."""
+    """Return whether a value, or a part of it, contains the mark."""
     seen = {} if seen is None else seen
     if id(value) in seen:
         return False
@@ -153,7 +153,7 @@ def holds(value: Any, seen: dict[int, Any] | None = None) -> bool:
 
 
 def exposed(error: BaseException, seen: dict[int, Any] | None = None) -> list[str]:
-    """Where in an error, its causes and its contexts the mark is: of each, what is in the traceback's text counts."""
+    """Return the places of the mark in an error, its causes and its contexts."""
     seen = {} if seen is None else seen
     found, left = [], [error]
     while left:
@@ -173,8 +173,6 @@ def exposed(error: BaseException, seen: dict[int, Any] | None = None) -> list[st
 
 
 class Lines(logging.Handler):
-    """All log lines."""
-
     def __init__(self) -> None:
         super().__init__(0)
         self.told: list[Any] = []
@@ -184,7 +182,7 @@ class Lines(logging.Handler):
 
 
 def quiet(act: Callable[[], Any]) -> None:
-    """Refused or not, nothing that is said or raised, or pickled then, holds the mark."""
+    """Run a function; check that no error, warning, log line or pickle contains the mark."""
     lines = Lines()
     logging.getLogger().addHandler(lines)
     refused: Exception | None = None
@@ -208,7 +206,7 @@ def quiet(act: Callable[[], Any]) -> None:
 
 
 def agent(**parts: Any) -> bd.Agent:
-    """With arms that come with each user, unless told otherwise."""
+    """Return an agent, by default with new arms for each user."""
     given = {"policy": bd.LinUCB(dim=3, horizon=200, batch=5, privacy=PRIVACY), "test": True, "seed": 0, **parts}
     return bd.Agent(**given)
 
@@ -219,7 +217,7 @@ MAP = Map(Range(age=(0, 100), outside="refuse", missing="refuse"), OneHot(site=[
 
 @cache
 def contextual() -> bd.Agent:
-    """One agent for all calls: refusals leave it as it is."""
+    """Return one agent for all calls: refusals do not change it."""
     return agent(policy=bd.LinUCB(dim=3, horizon=10**6, batch=10**5, privacy=PRIVACY))
 
 
@@ -253,12 +251,12 @@ def counted() -> bd.Agent:
 
 
 def named(value: Any) -> Any:
-    """Features of an arm that is called so, where there are such names."""
+    """Return features of an arm of this name."""
     return {value: [1.0, 2.0]} if isinstance(value, str | float | int | bytes) else {(TEXT, str(value)): value}
 
 
 def observed(value: Any) -> Any:
-    """A reward of a decision that has none, so far."""
+    """Give a reward to a new decision."""
     made = contextual()
     return made.observe(made.act(ROWS).id, value)
 
@@ -293,7 +291,7 @@ LOG, FOUND = log(), log(arms=None)
 
 
 def cell(column: str, **parts: Any) -> Callable[[Any], Any]:
-    """A log with a value in one of its cells."""
+    """Return a log with a value in one of its cells."""
 
     def read(value: Any) -> bd.Log:
         columns = {"arm": "arm", "reward": "reward", "propensity": "p", "context": ["x"], **parts}
@@ -304,7 +302,7 @@ def cell(column: str, **parts: Any) -> Callable[[Any], Any]:
 
 
 def failing(*_: Any, **__: Any) -> Any:
-    """A function of one's own, that shows what it was given."""
+    """Return a function that fails with the value that it was given."""
     raise ValueError(f"could not convert string to float: {TEXT!r}")
 
 
@@ -334,7 +332,7 @@ def released(value: Any) -> None:
 
 
 def summed(domain: Any) -> Callable[[Any], None]:
-    """One value, its user, and many values, of a counter."""
+    """Call a counter with a value, a user and many values."""
 
     def count(value: Any) -> None:
         made = bd.agent.ContinualSum(horizon=8, privacy=PRIVACY, values=domain, source=noise())
@@ -358,7 +356,7 @@ def spent(value: Any) -> None:
 
 
 def evaluated(value: Any) -> None:
-    """Targets and models that are values, or make them of people's contexts."""
+    """Evaluate with targets and models that are or contain the value."""
     for chosen in (LOG, FOUND):
         quiet(lambda: bd.ope.snips(chosen, lambda _: value))  # noqa: B023
         quiet(lambda: bd.ope.dr(chosen, "uniform", q=lambda _: value))  # noqa: B023
@@ -373,7 +371,7 @@ def arrays(value: Any) -> None:
 
 
 def streamed(value: Any) -> None:
-    """States of streams, which hold raw sums in the central model, and counts of bits."""
+    """Restore states of streams, which hold raw sums in the central model."""
     protocols = bd.protocols.CentralContinual, bd.protocols.ConcurrentShuffle
     for kind, domain in zip(protocols, (BALL, bd.device.Bits()), strict=True):
         protocol = kind.calibrate(domain=domain, budget=BUDGET, horizon=64)  # type: ignore[attr-defined]
@@ -490,8 +488,6 @@ _drawn = st.recursive(
 
 
 class _Given:
-    """What was drawn; its own text may fail."""
-
     def __init__(self, value: Any) -> None:
         self.value = value
 

@@ -1,4 +1,4 @@
-"""Trouble on demand, for tests of what comes after it: interrupts at a line, statements that fail, real signals."""
+"""Faults on demand: interrupts at a line, statements that fail, real signals."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HERE = str(Path(bd.__file__).parent)
 
 
 class Interrupt:
-    """Raises KeyboardInterrupt, or what is given, at the k-th line of Bandanna that is run inside, as a signal may."""
+    """Raises KeyboardInterrupt, or another error, at the k-th line of Bandanna that runs inside."""
 
     def __init__(self, k: int, error: type[BaseException] = KeyboardInterrupt) -> None:
         self.left, self.fired, self.error = k, False, error
@@ -61,12 +61,12 @@ def out_of_reach(code: CodeType) -> frozenset[int]:
 
 
 class Disk(sqlite3.Connection):
-    """A connection whose k-th statement fails, before or after it is done, or from which on all fail."""
+    """A connection whose k-th statement fails, before or after it is executed, or all from the k-th on."""
 
     left, how = 0, "never"
 
     def execute(self, query: str, *given: Any) -> Any:
-        """Or not. Nobody dies here: nothing needs to be synced."""
+        """Execute without syncing, or fail."""
         return self._perhaps(super().execute, query.replace("synchronous = full", "synchronous = off"), *given)
 
     def executemany(self, *given: Any) -> Any:
@@ -82,7 +82,7 @@ class Disk(sqlite3.Connection):
 
 
 class Failure:
-    """While it lasts, the disk fails at the k-th statement."""
+    """Lets the disk fail at the k-th statement."""
 
     def __init__(self, how: str, k: int) -> None:
         self.how, self.k, self.fired = how, k, False
@@ -96,7 +96,7 @@ class Failure:
 
 
 class Signal:
-    """A real signal, after some microseconds."""
+    """Sends a real signal after k microseconds."""
 
     def __init__(self, k: int) -> None:
         self.k, self.fired = k, False
@@ -115,7 +115,7 @@ class Signal:
 
 
 def in_a_fork(*calls: Callable[[], Any]) -> list[str]:
-    """What each call does in a forked child: the name of its error, "done", or "hangs" from the first that does on."""
+    """Return the result of each call in a forked child: an error's name, "done", or "hangs" from the first that does."""
     reader, writer = os.pipe()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # that threads and forks do not mix is what is tested

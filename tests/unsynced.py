@@ -14,15 +14,13 @@ import pytest
 
 
 class Unsynced(sqlite3.Connection):
-    """A connection that does not ask the disk whether it is done."""
-
     def execute(self, query: str, *given: Any) -> sqlite3.Cursor:
         return super().execute(query.replace("synchronous = full", "synchronous = off"), *given)
 
 
 @pytest.fixture(autouse=True, scope="module")
 def _unsynced() -> Iterator[None]:
-    """In this process; those that tests start keep to the disk."""
+    """Do not sync in this process."""
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=Unsynced))
         yield

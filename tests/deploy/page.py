@@ -15,7 +15,7 @@ def toml() -> str:
 
 
 def commands() -> list[str]:
-    """What the page's section about one machine lets the reader type, in order."""
+    """Return the commands of the page's section about one machine, in order."""
     section = PAGE.read_text().partition("## Deploy on one machine")[2].partition("\n## ")[0]
     return re.findall(r"^\$ (bandanna .*)$", section, re.MULTILINE)
 

@@ -28,7 +28,7 @@ def options_of_serve() -> set[str]:
 
 
 def check_options(arguments: list[str]) -> None:
-    """All options are known to `bandanna serve`, and those that it needs are there."""
+    """Check that all options exist and that the required ones are there."""
     given = {each for each in arguments if each.startswith("--")}
     assert given <= options_of_serve(), given - options_of_serve()
     assert {"--task", "--secret", "--db"} <= given
@@ -111,7 +111,7 @@ def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
 
 
 def blocks(text: str) -> list[str]:
-    """Every directive of an nginx configuration, after the blocks it stands in; an error where braces do not match."""
+    """Yield every directive of an nginx configuration after its blocks."""
     text = re.sub(r"#.*", "", text)
     text = re.sub(r"(~ )(\S+)", lambda found: found[1] + found[2].replace("{", "(").replace("}", ")"), text)
     stack: list[str] = []

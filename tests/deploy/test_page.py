@@ -36,7 +36,7 @@ def test_the_page_shows_who_sees_what_as_the_task_does() -> None:
 
 @contextmanager
 def served_here(arguments: list[str], folder: Path) -> Iterator[Callable[[], bool]]:
-    """`bandanna serve all` in a thread, of roles that the nursery begins, elsewhere; whether it goes on."""
+    """Run `bandanna serve all` in a thread; return whether it goes on."""
     handlers: dict[int, Callable[[], None]] = {}
     signals = SimpleNamespace(SIGTERM=signal.SIGTERM, SIGINT=signal.SIGINT, signal=handlers.__setitem__)
     with pytest.MonkeyPatch.context() as patched:

@@ -37,7 +37,7 @@ def slot(number: int) -> bytes:
 def report(
     number: int, value: int = 100, *, epoch: int = 0, round_: int = 0, version: int = FINAL, **other: Any
 ) -> bytes:
-    """A report of user `number`, all counts of which are `value`."""
+    """Return a report of user `number` whose counts are all `value`."""
     own = slot(number)
     parts: dict[str, Any] = {"body": np.full(5, value, dtype="<u4").tobytes(), "key_id": 0, **other}
     parts.setdefault("tag", HONEST)
@@ -53,7 +53,7 @@ def receipt(number: int) -> bytes:
 
 
 def tagged(report: TaggedReport, plans: Sequence[Batch]) -> TaggedReport:
-    """With the tag of its fields where it has none of its own, by the ticket of its slot."""
+    """Return the report with the tag of its fields and its ticket, unless it has a tag."""
     plan = next((each.digest for each in plans if each.epoch == report.epoch), bytes(32))
     if report.tag != HONEST:
         return report
@@ -62,8 +62,6 @@ def tagged(report: TaggedReport, plans: Sequence[Batch]) -> TaggedReport:
 
 
 class Clock:
-    """Seconds that a test decides."""
-
     now = 1000.0
 
     def __call__(self) -> float:
@@ -71,7 +69,7 @@ class Clock:
 
 
 class Collecting:
-    """A collector with its database, which can be begun again."""
+    """A collector with its database, which can be opened again."""
 
     def __init__(self, url: str, *, rounds: int = 1, grace: float = 5.0, answered: bool = False) -> None:
         self.url, self.clock, self.plans = url, Clock(), batches(rounds)
@@ -82,7 +80,7 @@ class Collecting:
         self.collector.plan(self.plans, (0, 0))
 
     def begin(self) -> None:
-        """As after a crash: nothing but the rows is left."""
+        """Open the database as after a crash."""
         self.database = open_database(self.url, role="shuffler", schema=collector.SCHEMA)
         self.collector = Collector(self.database, task_id="t", task=TASK, key=KEY, **self._how)
 
@@ -97,7 +95,7 @@ class Collecting:
         return join_reports([tagged(TaggedReport.from_bytes(each), self.plans).to_bytes() for each in reports])
 
     def fill(self, epoch: int = 0, first: int = 0, users: int = SLOTS) -> list[int]:
-        """Places of so many users, each with a report for every round."""
+        """Send a report for every round of so many users and return their places."""
         rounds = range(len(self.plans[0].rounds))
         sent = [self.send(*(report(user, epoch=epoch, round_=each) for each in rounds))
                 for user in range(first, first + users)]  # fmt: skip

@@ -1,4 +1,4 @@
-"""A deployment without sockets: the parties' own objects, in one process, one after the other."""
+"""A deployment without sockets: the objects of all roles in one process."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _ROLES = ("analyzer", "shuffler", "helper", "registrar")
 def a_task(
     policy: Policy[Any], *, mixers: int | None = None, seed: int | None = 11, arms: Any = None, **parts: Any
 ) -> tuple[Task, dict[str, Secrets]]:
-    """A test task for a policy, with keys, and every role's secrets."""
+    """Return a test task for a policy, and every role's secrets."""
     count = mixers if mixers is not None else int(policy.privacy.model in ("shuffle", "concurrent"))
     pairs = {name: signing_key() for name in _ROLES}
     agreeing = {name: sealing_key() for name in _ROLES}
@@ -100,13 +100,13 @@ def shown(published: ServedPublication) -> SignedPublication:
 
 
 def signed(task_id: str, secrets: dict[str, Secrets], document: bytes) -> SignedPublication:
-    """Any document, as an analyzer shows it that signs whatever it likes, with a registrar that does so too."""
+    """Return any document, signed and cosigned as a publication."""
     signature = sign(secrets["analyzer"].sign, task_id, "publication", document)
     return SignedPublication(document, signature, cosigned(task_id, secrets, document))
 
 
 def cosigned(task_id: str, secrets: dict[str, Secrets], document: bytes) -> str:
-    """A registrar's cosignature of a publication; of what has no chain there is none."""
+    """Return a registrar's cosignature of a publication; empty for a document without a chain."""
     content = loads(document)
     with suppress(BandannaError, KeyError, TypeError, AttributeError):
         pin = PublicationPin(content["number"], chain_document(content["previous"], document))
@@ -159,7 +159,7 @@ class Inside:
         return Ticket(slot=slot, epoch=epoch, **keys)
 
     def tagged(self, report: TaggedReport) -> bytes:
-        """With the tag that whoever has the ticket of its slot can make."""
+        """Return a report with the tag of its ticket."""
         plan = next((each.digest for each in self.learner.now.batches if each.epoch == report.epoch), bytes(32))
         parts = {name: getattr(report, name) for name in ("slot", "epoch", "version", "key_id", "body")}
         key = self._tickets[COLLECTOR].key(report.epoch, report.slot)

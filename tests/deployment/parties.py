@@ -1,4 +1,4 @@
-"""Everybody around a helper: devices that split counts, a shuffler that adds shares, plans of batches."""
+"""The counterparts of a helper: devices that split counts, a shuffler that adds shares, plans of batches."""
 
 from __future__ import annotations
 
@@ -62,12 +62,12 @@ def plain(epoch: int = 0, users: int = 5, rounds: int = 1) -> Batch:
 
 
 def streamed(epoch: int = 0, users: int = 3) -> Batch:
-    """A tree's messages, in batches that are not the tree's."""
+    """Return a batch of a stream of a tree."""
     return Batch(epoch=epoch, episode=epoch, slots=users, rounds=(Round(parts=(part(tree(), stream=1),)),))
 
 
 def assigned(epoch: int = 0, in_turn: bool = True) -> Batch:
-    """Arm 5 for two users, arm 7 for four of them."""
+    """Return a batch with arm 5 for two users and arm 7 for four."""
     plays = {5: 2, 7: 4}
     parts = tuple(part(bits(users), arm=arm) for arm, users in plays.items())
     return Batch(
@@ -77,7 +77,7 @@ def assigned(epoch: int = 0, in_turn: bool = True) -> Batch:
 
 @dataclass
 class Users:
-    """The users of a batch: a slot, a ticket, and for each round counts, what the shuffler has, and sealed seeds."""
+    """The users of a batch, with slots, tickets, counts, shares and sealed seeds of each round."""
 
     batch: Batch
     seed: int = 0
@@ -109,7 +109,7 @@ class Users:
         ]
 
     def sealed(self, slot: bytes, seed: bytes, *, ticket: bytes | None = None, round_: int = 0) -> bytes:
-        """A seed of somebody for the helper, with the ticket's key for it, or something else in its place."""
+        """Seal a seed and the ticket's key, or something else, for the helper."""
         key = self.tickets.key(self.batch.epoch, slot) if ticket is None else ticket
         return seal(self.key[1], seed + key, sealing_info(self.task, self.batch, round_, slot))
 
@@ -119,7 +119,7 @@ class Users:
 
 
 def mixed_by_one(batch: Batch, round_: int, messages: list[Any], held: dict[int, Any]) -> list[Any]:
-    """What one mixer forwards for each part of messages (users, length) for each body; `held` of streams goes on."""
+    """Return what one mixer forwards for each part of messages (users, length); `held` has states of streams."""
     asked, views = batch.rounds[round_], []
     arms = batch.arms_at(np.arange(batch.slots)) if asked.by_arm else None
     for number, each in enumerate(asked.parts):
@@ -142,7 +142,7 @@ def plainly(views: Any) -> Any:
 
 
 def together(one: Any, other: Any) -> Any:
-    """Shares and masks added up: of equal shape, numbers modulo 2^64, numbers of users equal."""
+    """Add shares and masks modulo 2^64; the numbers of users must be equal."""
     if isinstance(one, list | tuple):
         return [together(a, b) for a, b in zip(one, other, strict=True)]
     assert one.users == other.users

@@ -32,8 +32,6 @@ def main(folder: str, role: str, url: str, port: str) -> None:
 
 
 class Served:
-    """A running role."""
-
     def __init__(self, folder: Path, role: str, url: str, port: int = 0) -> None:
         import httpx
 
@@ -48,7 +46,7 @@ class Served:
         self.client = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=600, trust_env=False, verify=False)
 
     def lines(self) -> list[dict[str, Any]]:
-        """What it has logged; fails if something else was written."""
+        """Return the log; fail if anything else was written."""
         return [json.loads(line) for line in self.errors.read_text().splitlines()]
 
     def stop(self, number: int = signal.SIGTERM) -> int:
@@ -61,21 +59,21 @@ class Served:
 
 @cache
 def agreeing_pair(role: str) -> tuple[str, str]:
-    """Of a role, in all tasks of a test process."""
+    """Return the pair of a role, the same in all tasks of a test process."""
     from bandanna.deployment.messages.canonical import sealing_key
 
     return sealing_key()
 
 
 def ticket_key(task: Any, verifier: str) -> bytes:
-    """The key that the registrar and a verifier of tickets share in a task that was `written`."""
+    """Return the key that the registrar and a verifier of tickets share in a task of `written`."""
     from bandanna.deployment.task.document import Secrets
 
     return Secrets(task=task.id, role="registrar", agree=agreeing_pair("registrar")[0]).ticket_key(task, verifier)
 
 
 def written(folder: Path, name: str, *, mixers: int, urls: dict[str, str], **arguments: Any) -> Any:
-    """A task of an algorithm by its name, in a folder, with the secrets of registrar, shuffler and helper."""
+    """Write a task of an algorithm and the secrets of registrar, shuffler and helper to a folder."""
     import bandanna as bd
     from bandanna.deployment.messages.canonical import encode_base64url, sealing_key, signing_key
     from bandanna.deployment.task.document import Secrets, Task, make_content

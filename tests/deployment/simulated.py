@@ -1,4 +1,4 @@
-"""What a simulation with a seed does, to compare a deployment with: its state, actions and regret."""
+"""A simulation with a seed, to compare a deployment with: its state, actions and regret."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ EVERY_ROUND = 60  # of policies that learn from every single user
 
 @dataclass(frozen=True, kw_only=True)
 class Simulated:
-    """One seed of `simulate(path="messages")`, played plainly."""
+    """One seed of `simulate(path="messages")`."""
 
     state: str
     actions: list[int]
@@ -34,7 +34,7 @@ class Simulated:
 
 
 def case(name: str) -> tuple[Policy[Any], Any, Any, int]:
-    """A policy of the catalogue, its environment, its arms where they stay, and how many rounds."""
+    """Return a policy of the catalogue, its environment, its fixed arms, and a number of rounds."""
     _, envs = RUNS[name]
     env = envs[-1] if name.startswith("Lin") or "OFUL" in name else envs[0]
     policy = made(name)

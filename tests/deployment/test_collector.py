@@ -419,7 +419,7 @@ def test_a_sealed_report_counts_for_one_slot(collecting: Made) -> None:
 
 
 class Writing:
-    """Doubles numbers, when it is let."""
+    """Doubles numbers after it is set free."""
 
     def __init__(self) -> None:
         self.groups: list[list[int]] = []

@@ -170,7 +170,7 @@ def test_a_tampered_job_is_refused(file: Database) -> None:
 
 
 def changes(job: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """A job with one thing in it that is not right."""
+    """Return a job with one fault."""
     for name, odd in {
         "count": [4, True, None, "5"], "checksum": ["0" * 64, None, slots_checksum([])],
         "round": [1, -1, True, "0", None],
@@ -192,7 +192,7 @@ def changes(job: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def unusable(one: Helper, users: Users, entries: list[JobEntry]) -> int:
-    """How many entries of a job were bad; then nothing is added for anybody."""
+    """Return the number of bad entries of a job."""
     status, share = give(one, users, content=users.job(entries=entries))
     assert status == 201
     assert bool(loads(share)["bad"]) == (loads(share)["parts"] == [])

@@ -36,7 +36,7 @@ PATH = re.compile(r"/tasks/([\w-]+)/batches/(\d+)\.(\d+)/shares/helper")
 
 
 class Analyzer(ThreadingHTTPServer):
-    """Stores shares under their addresses; `answer` says what it does with the next ones."""
+    """Stores shares by their address; `answer` is the next answer."""
 
     daemon_threads = True
 
@@ -48,15 +48,13 @@ class Analyzer(ThreadingHTTPServer):
         threading.Thread(target=self.serve_forever, args=(0.05,), daemon=True).start()
 
     def share(self, epoch: int, times: int = 1) -> tuple[bytes, str]:
-        """Wait until a share has come so many times; the last of it."""
+        """Wait until a share was received so many times; return the last one."""
         with self.came:
             assert self.came.wait_for(lambda: len(self.shares.get((epoch, 0), [])) >= times, timeout=600)
             return self.shares[epoch, 0][-1]
 
 
 class Answering(BaseHTTPRequestHandler):
-    """One request."""
-
     server: Analyzer
     protocol_version = "HTTP/1.1"
 
@@ -121,7 +119,7 @@ def until(done: Callable[[], bool]) -> None:
 
 
 def users_of(task: Task, epoch: int) -> Users:
-    """The users of the task's first episode, in an epoch."""
+    """Return the users of the task's first episode, in an epoch."""
     policy = task.policy
     state = policy.init()
     episode = policy.episode(state)
@@ -259,8 +257,6 @@ def test_no_slot_is_in_the_log(helper: Served, analyzer: Analyzer, folder: Path,
 
 
 class Agreeing(BaseHTTPRequestHandler):
-    """Says yes."""
-
     def do_GET(self) -> None:
         self.send_response(200)
         self.end_headers()
@@ -271,7 +267,7 @@ class Agreeing(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[tuple[str, Path]]:
-    """An address with a certificate that no system knows, and the certificate."""
+    """Return an HTTPS address and its certificate, which is not in the system."""
     cert, secret = write_certificate(tmp_path)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(cert, secret)

@@ -68,7 +68,7 @@ def test_policies_that_look_at_every_round_are_refused(name: str, tmp_path: Path
 
 
 def begun(folder: Path) -> tuple[Inside, dict[str, Any], int]:
-    """A deployment with one mixer, and a count that devices may send."""
+    """Return a deployment with one mixer, its secrets, and a count that devices may send."""
     policy, _, arms, _ = case("LinTS-SDP")
     task, secrets = a_task(policy, arms=arms)
     inside = Inside(task, secrets, folder)

@@ -1,4 +1,4 @@
-"""What a mixer lets out, whatever the analyzer announces: the analyzer is the one who need not be trusted."""
+"""The mixers keep their guarantees whatever the analyzer announces."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from .simulated import case
 
 
 def smaller(batch: Batch, **others: Any) -> Batch:
-    """The same stream, with levels that are full with every user."""
+    """Return the same stream with levels that are full with every user."""
     (part,) = batch.rounds[0].parts
     mixer = make_mixer_encoding().loads(part.mixer or "")
     levels = tuple(replace(level, least=1) for level in mixer.levels)
@@ -36,7 +36,7 @@ def smaller(batch: Batch, **others: Any) -> Batch:
 
 
 def after_one_batch(folder: Path, name: str = "LinTS-CSDP") -> Inside:
-    """Shufflers that have been through a batch: higher levels of concurrent ones hold its people, and are not full."""
+    """Return a deployment after one batch: higher levels of a stream hold its users and are not full."""
     policy, env, arms, _ = case(name)
     task, secrets = a_task(policy, arms=arms)
     inside = Inside(task, secrets, folder)
@@ -46,7 +46,7 @@ def after_one_batch(folder: Path, name: str = "LinTS-CSDP") -> Inside:
 
 
 def said(inside: Inside, batch: Batch, own: Any, version: int, body: int) -> tuple[int, str]:
-    """What the collector answers to a report of equal numbers."""
+    """Return the collector's answer to a report of equal numbers."""
     content = np.full(batch.rounds[0].parts[0].length, body).astype("<u4").tobytes()
     report = TaggedReport.make(
         own.collector, batch.digest, slot=own.slot, epoch=batch.epoch, round_=0, version=version, body=content

@@ -55,7 +55,7 @@ LONG = [
 
 
 def on_disk(policy: Any, folder: Path, *, mixers: int | None = None, **parts: Any) -> tuple[Task, dict[str, Any]]:
-    """A test task in a folder, with addresses that are free."""
+    """Write a test task with free addresses to a folder."""
     roles = ("registrar", "analyzer", "shuffler", "helper")
     urls = {role: f"http://127.0.0.1:{port}" for role, port in zip(roles, free_ports(4), strict=True)}
     task, secrets = a_task(policy, mixers=mixers, urls=urls, **parts)
@@ -145,7 +145,7 @@ def test_a_long_poll_is_answered_when_the_analyzer_is_told_to_stop(tmp_path: Pat
 
 
 def _in_flight(url: str, token: str) -> bool:
-    """Whether the analyzer has the request, beside the one that asks."""
+    """Return whether the analyzer has another request in flight."""
     lines = httpx.get(f"{url}/metrics", headers={"authorization": f"Bearer {token}"}, trust_env=False).text.splitlines()
     (flying,) = [
         float(line.split()[-1]) for line in lines if "bandanna_requests_in_flight" in line and not line.startswith("#")

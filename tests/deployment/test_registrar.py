@@ -206,7 +206,7 @@ def test_people_are_stored_as_keyed_hashes_only(tmp_path: Path) -> None:
 
 
 class Tickets(RuleBasedStateMachine):
-    """Hosts ask in any order; collectors refuse slots that they have not used; some proofs are forged."""
+    """Hosts request tickets in any order; collectors refuse unused slots; some proofs are forged."""
 
     @initialize(participations=st.integers(1, 3))
     def begin(self, participations: int) -> None:
@@ -235,7 +235,7 @@ class Tickets(RuleBasedStateMachine):
 
     @rule(user=st.sampled_from("abc"), data=st.data())
     def refuse(self, user: str, data: st.DataObject) -> None:
-        """The collector takes no more slots in an epoch, and this one never."""
+        """Close an epoch and refuse an unused slot."""
         if self.live.get(user):
             epoch = data.draw(st.sampled_from(sorted(self.live[user])))
             self.refused.setdefault(user, []).append((epoch, self.live[user][epoch]))
@@ -282,7 +282,7 @@ class Tickets(RuleBasedStateMachine):
 
     @invariant()
     def stored(self) -> None:
-        """The table is the model: never more than `participations` live tickets, never two in an epoch."""
+        """Compare the table with the model: at most `participations` live tickets of a user, one in an epoch."""
         with self.db.reading() as transaction:
             rows = transaction.execute("select person, epoch, slot from users")
         assert sorted(row[1:] for row in rows) == sorted(pair for held in self.live.values() for pair in held.items())

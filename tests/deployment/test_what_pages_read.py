@@ -1,4 +1,4 @@
-"""Which routes of which role a web page may use: what a client in a browser needs, and nothing else."""
+"""Web pages may use the routes that a browser client needs, and no others."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_pages_read_what_clients_need(role: str, mixers: int, allowed: set[str],
 
 
 async def _readable(app: Any, task: str) -> set[str]:
-    """The routes whose answers have the header, if the preflight allows as much."""
+    """Return the routes that a page may read, by the header and by the preflight answer."""
     found = set()
     transport = httpx.ASGITransport(app=app)
     async with _living(app), httpx.AsyncClient(transport=transport, base_url="http://role") as client:
@@ -75,7 +75,7 @@ async def _readable(app: Any, task: str) -> set[str]:
 
 @asynccontextmanager
 async def _living(app: Any) -> AsyncIterator[None]:
-    """Started, and stopped at the end, as a server does it."""
+    """Run the lifespan as a server does."""
     told: asyncio.Queue[Any] = asyncio.Queue()
     said: asyncio.Queue[Any] = asyncio.Queue()
     life = asyncio.ensure_future(app({"type": "lifespan"}, told.get, said.put))

@@ -120,20 +120,16 @@ ROOTS = (
 
 @dataclass(frozen=True)
 class Inner:
-    """Without a name."""
-
     total: float
 
 
 @dataclass(frozen=True)
 class Mine:
-    """Without a name until it has one."""
-
     inner: Inner
 
 
 def reached() -> Iterator[type]:
-    """Every concrete dataclass of the package that a policy, a protocol, a mixer or a device can hold."""
+    """Yield every concrete dataclass of the package that a policy, a protocol, a mixer or a device can hold."""
     policies = [*(each.kind for each in ALGORITHMS.values()), *UNLISTED_POLICIES]
     made = [get_type_hints(method).get("return") for kind in policies for method in (kind.init, kind.publish)]
     waiting: list[Any] = [*ROOTS, *policies, *(part for hint in made for part in encoding._iterate_types(hint))]

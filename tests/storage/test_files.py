@@ -1,4 +1,4 @@
-"""Files of secrets: whole, regular, their owner's only, and nothing of an interrupted writing stays."""
+"""Private files are atomic, regular and readable by their owner only."""
 
 from __future__ import annotations
 

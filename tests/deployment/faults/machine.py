@@ -1,4 +1,4 @@
-"""Schedules: people come, report and repeat themselves, roles work and are killed, calls are lost; then all is well."""
+"""Schedules of users, reports, kills and lost calls, after which every acknowledged report is counted once."""
 
 from __future__ import annotations
 
@@ -49,8 +49,6 @@ def task_of(kind: str) -> tuple[Task, dict[str, Secrets]]:
 
 
 class Schedule(RuleBasedStateMachine):
-    """One life of a deployment."""
-
     kind, postgres = "one mixer", False
 
     def __init__(self) -> None:
@@ -146,7 +144,7 @@ class Schedule(RuleBasedStateMachine):
             check_history(self.town)
 
     def teardown(self) -> None:
-        """Nothing goes wrong any more: the task completes, with everybody in one total."""
+        """Complete the task without further faults."""
         try:
             if self.town is not None:
                 complete(self.town, self.people, self._restart, self._retry)
@@ -158,7 +156,7 @@ class Schedule(RuleBasedStateMachine):
 
 
 def complete(town: Town, people: People, restart: Any, retry: Any) -> None:
-    """To the end, and all that must be true there."""
+    """Run the task to its end and check the history."""
     for number in range(80):
         if number == 20:
             town.armed.clear()  # what was armed and not passed
@@ -188,7 +186,7 @@ def complete(town: Town, people: People, restart: Any, retry: Any) -> None:
 
 
 def check_history(town: Town) -> None:
-    """Publications are chained and never change, every batch is released once and paid for once, within the budget."""
+    """Check that publications are chained and that every batch is released and paid for once, within the budget."""
     with town.alive["analyzer"]["rows"].reading() as rows:
         found = rows.execute("select number, epoch, round, outcome from releases order by number")
         history = [publication.read_publication_row(rows, number) for number, *_ in found]

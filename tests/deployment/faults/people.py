@@ -37,7 +37,7 @@ Numbers = tuple[float, ...]
 
 @dataclass
 class Sent:
-    """A report, and what is known of it: kept for certain, or perhaps."""
+    """A report, and whether it is certainly or possibly stored."""
 
     round: int
     version: int
@@ -50,14 +50,14 @@ class Sent:
 
 @dataclass
 class Slot:
-    """What somebody has sent in one epoch."""
+    """The reports of a user in one epoch."""
 
     person: int
     epoch: int
     sent: list[Sent] = field(default_factory=list)
 
     def may_be(self, round_: int) -> list[Sent | None]:
-        """Which report of a round may be in the total."""
+        """Return the reports of a round that may be in the total."""
         own = [each for each in self.sent if each.round == round_]
         kept = max((each.version for each in own if each.kept), default=-1)
         options: list[Sent | None] = [e for e in own if (e.kept or e.perhaps) and e.version >= kept]
@@ -66,7 +66,7 @@ class Slot:
 
 @dataclass
 class Person:
-    """Somebody, and what is not yet answered."""
+    """A user and the reports that are not answered yet."""
 
     number: int
     wants: int = 0  # the epoch of the ticket that is asked for
@@ -78,8 +78,6 @@ class Person:
 
 
 class People:
-    """All of them."""
-
     def __init__(self, town: Town) -> None:
         self.town = town
         self.persons: list[Person] = []
@@ -161,7 +159,7 @@ class People:
         assert told.reason in (("", "closed") if sent.kept else ("full", "closed", "early", "incomplete")), told
 
     def _refused(self, person: Person, told: Any) -> None:
-        """With a proof that the slot was not used: another ticket."""
+        """Exchange the ticket with the proof that the slot was not used."""
         if not told.reason or person.slot is None or any(each.kept for each in person.slot.sent):
             return
         if told.refusal:
@@ -189,7 +187,7 @@ class People:
     # What must be in the totals
 
     def check(self) -> None:
-        """Every total is the sum of what was acknowledged in its epoch, and of what may have been kept."""
+        """Check that every total is the sum of the acknowledged reports and of reports that may be stored."""
         members: Counter[int] = Counter()
         for epoch, round_ in sorted({key[:2] for key in self.town.taken}):
             shares = [loads(c) for key, c in self.town.taken.items() if key[:2] == (epoch, round_)]
@@ -202,7 +200,7 @@ class People:
         assert all(count == 1 for count in members.values()), "somebody is in two batches"
 
     def _explained(self, epoch: int, round_: int, shares: list[Any]) -> list[int] | None:
-        """Who is in a total; None if nobody's reports give it."""
+        """Return the users in a total; None if no set of their reports gives it."""
         plan = self.plans[epoch]
         slots = [slot for (number, _), slot in self.slots.items() if number == epoch]
         some = [(slot, slot.may_be(round_)) for slot in slots]
@@ -216,7 +214,7 @@ class People:
 
 
 def _numbers(part: Part, person: int, version: int) -> Numbers:
-    """One-hot, or where there is little room some number of one's own; rows end with arm, group and answered."""
+    """Return a one-hot vector, or a number of the user where there is little room."""
     if part.form == "row":
         return (0.1, *([0.0] * (part.length - 5)), 0.01 * (1 + person), 0.0, 0.0, float(version))
     length = part.length

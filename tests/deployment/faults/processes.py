@@ -1,4 +1,4 @@
-"""Roles as processes that die and come back, behind proxies that lose requests and answers."""
+"""Roles as processes that are killed and started again, behind proxies that lose requests and answers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LAUNCHER = Path(__file__).with_name("launcher.py")
 
 
 class Proxy:
-    """Between everybody and a role: every portion of bytes is lost, with its connection, with probability `loss`."""
+    """Forwards to a role; each portion of bytes is lost with probability `loss`, and its connection with it."""
 
     def __init__(self, port: int, target: int, loss: float, seed: int) -> None:
         self._target, self._loss, self._rng = target, loss, np.random.default_rng(seed)
@@ -121,7 +121,7 @@ class Mortal:
                     self.processes[role] = self._start(role)
 
     def _answer(self) -> bool:
-        """Whether everybody is there: or nobody would ever get anything done."""
+        """Return whether all roles answer."""
         for port in self._inner.values():
             try:
                 socket.create_connection(("127.0.0.1", port), timeout=1).close()

@@ -33,7 +33,7 @@ from .town import COMMITS, GRACE, Town
 
 
 def begun(kind: str, folder: Path, people: int = 0) -> tuple[Town, People]:
-    """A deployment that waits for people, and some of them."""
+    """Return a deployment and some of its users."""
     town = Town(*task_of(kind), folder)
     work(town)
     crowd = People(town)

@@ -1,5 +1,4 @@
-"""Real processes, killed with -9 at named points and at random, behind proxies that lose bytes: what is learned is what
-an uninterrupted simulation learns, bit for bit."""
+"""Processes killed with SIGKILL, behind proxies that lose bytes, learn what a simulation learns, bit for bit."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ _SCRIPTS = {
 
 
 class Killed(BaseException):
-    """A role ends here."""
+    """Ends a role."""
 
     def __init__(self, role: str) -> None:
         self.role = role
@@ -64,7 +64,7 @@ class Killed(BaseException):
 
 
 class Fragile:
-    """A role's database, with the points before and after its commits."""
+    """The database of a role, with points of faults before and after its commits."""
 
     def __init__(self, database: Database, role: str, town: Town) -> None:
         self._database, self._role, self._town = database, role, town
@@ -99,7 +99,7 @@ class Wire(RoleConnection):
 
 
 class Town:
-    """All roles of a task; `armed` says at which points something happens, after how many passings."""
+    """All roles of a task. `armed` says at which points, and after how many passes, a fault happens."""
 
     def __init__(self, task: Task, secrets: dict[str, Secrets], folder: Path, urls: dict[str, str] | None = None):
         self.task, self._secrets, self._folder, self._urls = task, secrets, folder, urls or {}
@@ -151,7 +151,7 @@ class Town:
             self.kill(role)
 
     def call(self, caller: str, callee: str, route: Any) -> Any:
-        """One call: what is lost on the way is Unreachable for who has called."""
+        """Call a role; raise RoleUnreachable if the request or the answer is lost."""
         link = f"{caller} to {callee}"
         if self.fires(link, "request lost") or callee not in self.alive:
             raise RoleUnreachable(link)

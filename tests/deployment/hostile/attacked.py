@@ -1,4 +1,4 @@
-"""A deployment without sockets, some of whose users have valid tickets and bad intentions."""
+"""A deployment without sockets in which some users with valid tickets attack."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Attacked(Inside):
         return next(batch for batch in self.learner.now.batches if batch.epoch == epoch)
 
     def upload(self, reports: Any) -> list[ReportAnswer]:
-        """The attack, then what the honest device under it would have sent: a slot that was not taken is used."""
+        """Send the attack, then the honest report if the slot is not taken."""
         self._count += 1
         read = [TaggedReport.from_bytes(each) for each in reports]
         if self._attack is not None and self._count % self._every == 0:
@@ -47,13 +47,13 @@ class Attacked(Inside):
         return super().upload(reports)
 
     def _made(self, target: TaggedReport, content: bytes) -> bytes:
-        """By somebody with a ticket: a tag that was copied is made anew."""
+        """Tag the report again if its tag was copied."""
         report = TaggedReport.from_bytes(content)
         return self.tagged(report) if report.tag == target.tag else content
 
 
 def _completed(request: Sequence[bytes], read: Sequence[TaggedReport], target: TaggedReport | None) -> list[bytes]:
-    """With the other rounds of the honest request, so that the slot can be opened."""
+    """Add the other rounds of the honest request, so that the slot can be opened."""
     return [*request, *(each.to_bytes() for each in read if each is not target)]
 
 
@@ -67,7 +67,7 @@ def parts_of(round_: Round) -> tuple[Part, ...]:
 
 
 def filled(round_: Round, number: Any) -> bytes:
-    """A body of one number, in the type of every part."""
+    """Return a body that repeats one number in the type of every part."""
     made = b""
     for part in parts_of(round_):
         numbers = np.full(part.length, number).astype(part.dtype).tobytes()

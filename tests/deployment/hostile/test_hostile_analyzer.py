@@ -38,7 +38,7 @@ def _task(name: str, mixers: int | None) -> Any:
 
 
 class Liar:
-    """Signs whatever it is told to, as the analyzer of a task."""
+    """Signs any document as the analyzer of a task."""
 
     def __init__(self, name: str, folder: Path, mixers: int | None = None) -> None:
         self.task, self.secrets = _task(name, mixers)
@@ -47,7 +47,7 @@ class Liar:
         self.said = shown(self.inside.learner.published)
 
     def sign(self, **changes: Any) -> SignedPublication:
-        """The honest publication, but for some fields, cosigned: it is the first of its number."""
+        """Return the honest publication with changed fields, cosigned."""
         self.said = signed(self.task.id, self.secrets, dumps({**self.honest, **changes}))
         return self.said
 
@@ -60,7 +60,7 @@ class Liar:
 
 
 def _quiet(liar: Liar) -> list[Any]:
-    """Mixers that add without enough people, where there are such."""
+    """Return mixers that close with too few users."""
     first, *rest = liar.honest["batches"]
     part = first["rounds"][0]["parts"][0]
     changed = part["mixer"].replace(f'"least":{first["slots"]}', '"least":1')
@@ -182,7 +182,7 @@ def test_a_shuffler_takes_no_state_of_another_kind(state: str, tmp_path: Path) -
 
 
 class Slow(ThreadingHTTPServer):
-    """A collector that says "early" twice."""
+    """A collector that answers "early" twice."""
 
     daemon_threads = True
 
@@ -193,8 +193,6 @@ class Slow(ThreadingHTTPServer):
 
 
 class Answering(BaseHTTPRequestHandler):
-    """One request."""
-
     server: Slow
 
     def do_POST(self) -> None:

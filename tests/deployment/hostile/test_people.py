@@ -1,4 +1,4 @@
-"""Users with valid tickets who report what they please: a batch is learned from all the same."""
+"""Users with valid tickets send any reports they like: every batch is learned from."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def _task(model: str) -> Any:
 
 
 class Besieged(Inside):
-    """After every honest request, strangers who have read it send what they make of it."""
+    """After every honest request, attackers send changed copies of it."""
 
     def __init__(self, made: Any, folder: Path, seed: int | None) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -131,7 +131,7 @@ class Besieged(Inside):
 
 
 def _forged(report: TaggedReport, slot: bytes, key: bytes, plan: bytes) -> bytes:
-    """A report of another slot, by whoever has this key."""
+    """Return a report of another slot, tagged with this key."""
     parts = {name: getattr(report, name) for name in ("epoch", "version", "key_id", "body")}
     return TaggedReport.make(key, plan, slot=slot, round_=report.round, **parts).to_bytes()
 
@@ -214,7 +214,7 @@ def _shuffled_task() -> Any:
 
 
 class Registered(Inside):
-    """Tickets come from a registrar."""
+    """Tickets are given by a registrar."""
 
     def __init__(self, folder: Path, participations: int = 1) -> None:
         made = _shuffled_task()

@@ -1,4 +1,4 @@
-"""Every route of every role, as processes, while a crowd plays: whatever is sent, nobody fails or is stopped."""
+"""Every route of every role gets hostile requests while honest users report: no request fails or stops a role."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ INSIDE = re.compile(rb"Traceback|File \"|Error\b|/home/|/tmp/|site-packages|sqli
 
 
 class Attacker:
-    """Sends, and holds what was answered."""
+    """Sends requests and keeps the answers."""
 
     def __init__(self, deployed: Deployed) -> None:
         self.task = deployed.task.id
@@ -112,7 +112,7 @@ def _requests(attacker: Attacker) -> Iterator[tuple[str, str, str, bytes, Any]]:
 
 
 def genuine(deployed: Deployed) -> Iterator[tuple[str, str, str, bytes]]:
-    """Requests that roles have sent each other: role, method, path and body, as they were captured."""
+    """Return captured requests between roles: role, method, path and body."""
     for role, tap in deployed.taps.items():
         for connection in tap.connections:
             text = bytes(connection.sent)
@@ -124,7 +124,7 @@ def genuine(deployed: Deployed) -> Iterator[tuple[str, str, str, bytes]]:
 
 
 def changed(document: Any, depth: int = 0) -> Iterator[Any]:
-    """The document with one of its parts replaced or left out, down to some depth."""
+    """Yield the document with one of its parts replaced or removed, down to some depth."""
     if isinstance(document, dict) and depth < 4:
         for name, value in document.items():
             yield {key: each for key, each in document.items() if key != name}
@@ -138,7 +138,7 @@ def changed(document: Any, depth: int = 0) -> Iterator[Any]:
 
 
 def resigned(attacker: Attacker, deployed: Deployed, every: int) -> int:
-    """Genuine documents of other roles, changed and signed by whom they should be: as hostile as a role can be."""
+    """Yield changed documents of other roles, signed with their keys."""
     seen: set[tuple[str, str]] = set()
     count = 0
     for role, method, path, body in list(genuine(deployed)):
@@ -197,7 +197,7 @@ def test_no_request_is_a_failure_or_shows_what_was_sent(
 
 
 def _floods(attacker: Attacker, deployed: Deployed) -> None:
-    """Many at once, each a full request of forged reports: all are answered, and memory stays where it was."""
+    """Send many full requests of forged reports at once: all are answered, and memory stays bounded."""
     role, rng = deployed.task.collector, np.random.default_rng(5)
     request = join_reports([rng.bytes(40) + bytes(8)] * 1000)
     path = f"/tasks/{deployed.task.id}/reports"

@@ -1,4 +1,4 @@
-"""Mixers, or whoever says to be one: what the analyzer takes from them, and what two mixers make of hostile clients."""
+"""Hostile mixers against the analyzer, and hostile clients against two mixers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _task(name: str = "LinTS-SDP", mixers: int = 2) -> Any:
 
 
 class Two(Attacked):
-    """Shuffler, helper and analyzer, one after the other; jobs and shares are kept for whoever wants to send others."""
+    """Shuffler, helper and analyzer, called in turn; jobs and shares can be replaced."""
 
     def __init__(self, made: Any, folder: Path, attack: Attack | None = None) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -228,7 +228,7 @@ def test_a_share_that_cannot_be_used_is_burned(what: str, count: int, tmp_path: 
 
 
 def _closed(two: Any) -> bytes:
-    """The shuffler's share of the first batch; the helper's is given already."""
+    """Return the shuffler's share of the first batch; the analyzer has the helper's."""
     shares: list[bytes] = []
     two.learner, learner = _Ear(two.learner, shares), two.learner
     with contextlib.suppress(BandannaError):
@@ -238,7 +238,7 @@ def _closed(two: Any) -> bytes:
 
 
 class _Ear:
-    """A learner that only listens to the shuffler."""
+    """A learner that accepts shares of the shuffler only."""
 
     def __init__(self, learner: Any, heard: list[bytes]) -> None:
         self._learner, self._heard = learner, heard

@@ -1,4 +1,4 @@
-"""A role for tests, run as a program: its settings are JSON in the first argument, its port is its first line."""
+"""A role for tests, run as a program with JSON settings in its argument; its first line is its port."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SECRET = "the-text-of-an-exception"
 
 
 class StorageError(BandannaError):
-    """As a database's errors are called."""
+    """A class of the name that errors of databases have."""
 
 
 LOG = EventLog("example")
@@ -64,7 +64,7 @@ async def sleeps(request: Request) -> Response:
 
 
 class Gate:
-    """Requests that end when the process is told to let them: by SIGUSR1."""
+    """Holds requests until the process gets SIGUSR1."""
 
     def __init__(self) -> None:
         self._opened = asyncio.Event()

@@ -1,4 +1,4 @@
-"""Processes that serve `example.py`, and clients that need not be polite."""
+"""Processes that serve `example.py`, and their clients."""
 
 from __future__ import annotations
 
@@ -33,8 +33,6 @@ HERE = Path(__file__).parent
 
 
 class Running:
-    """A server in a process of its own."""
-
     def __init__(self, folder: Path, **settings: Any) -> None:
         self.errors = folder / f"stderr-{time.monotonic_ns()}"
         with self.errors.open("wb") as errors:
@@ -52,7 +50,7 @@ class Running:
         return httpx.Client(base_url=self.url, timeout=600, trust_env=False, **known)
 
     def metric(self, line: str) -> float:
-        """A sample, by all that stands before its value; 0 if there is none."""
+        """Return the sum of the samples whose line begins so."""
         with self.client() as client:
             text = client.get("/metrics", headers=ADMIN).text
         return sum(float(each.rpartition(" ")[2]) for each in text.splitlines() if each.rpartition(" ")[0] == line)
@@ -69,11 +67,11 @@ class Running:
             return rest(connection)
 
     def lines(self) -> list[dict[str, Any]]:
-        """What it has logged; fails if something else was written."""
+        """Return the log; fail if anything else was written."""
         return [json.loads(line) for line in self.errors.read_text().splitlines()]
 
     def let_go(self) -> None:
-        """Let the requests to /hold end that are there now."""
+        """Let the requests to /hold end."""
         self.process.send_signal(signal.SIGUSR1)
 
     def stop(self, number: int = signal.SIGTERM) -> int:
@@ -84,7 +82,7 @@ class Running:
 
 
 def in_flight(server: Running, requests: int) -> None:
-    """Wait until so many are under way, beside the one that asks."""
+    """Wait until so many requests are in flight, beside this one."""
     deadline = time.monotonic() + 600
     while server.metric("bandanna_requests_in_flight") != requests + 1:
         assert time.monotonic() < deadline
@@ -115,7 +113,7 @@ def rest(connection: socket.socket) -> bytes:
 
 
 def until(connection: socket.socket, end: bytes) -> bytes:
-    """Everything up to `end`; fails if the other side closes before."""
+    """Return all bytes up to `end`; fail if the connection is closed before."""
     said = b""
     while not said.endswith(end):
         piece = connection.recv(1 << 16)

@@ -82,7 +82,6 @@ REPORTS = RouteTarget(method="POST", template="/tasks/{task}/reports", handle=_a
 
 
 def make_metrics() -> RequestMetrics:
-    """Metrics of a role in a registry of their own."""
     return RequestMetrics(role="example", metrics=CollectorRegistry(), log=EventLog("example", stream=io.StringIO()))
 
 

@@ -1,4 +1,4 @@
-"""A process that serves: how it starts and how it ends."""
+"""The start and the end of a process that serves."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
 
 @pytest.fixture(scope="module")
 def deployed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Deployed]:
-    """Deployments in which a crowd has played two batches or more; each is run once."""
+    """Return a function that runs a deployment of a model once."""
 
     @cache
     def played(model: str) -> Deployed:

@@ -35,7 +35,7 @@ SOURCE = "127.77.5."  # where requests seem to come from: an address that nothin
 
 @dataclass
 class Connection:
-    """What one peer has sent, and what it was answered."""
+    """The bytes of both directions of a connection."""
 
     sent: bytearray = field(default_factory=bytearray)
     answered: bytearray = field(default_factory=bytearray)
@@ -44,7 +44,7 @@ class Connection:
 
 
 class Tap:
-    """Listens where the task says that a role is, and passes on to where it is."""
+    """Listens at the address of a role and forwards to the role."""
 
     def __init__(self, number: int) -> None:
         self._source = f"{SOURCE}{number}"
@@ -59,7 +59,7 @@ class Tap:
         return b"\n".join(bytes(each.sent) for each in self.connections)
 
     def answers_to(self, mark: bytes) -> bytes:
-        """What the role has answered on connections on which this was sent."""
+        """Return the role's answers on connections that sent this."""
         return b"\n".join(bytes(each.answered) for each in self.connections if mark in each.sent)
 
     def close(self) -> None:
@@ -85,7 +85,7 @@ class Tap:
 
 
 def _pass(one: socket.socket, other: socket.socket, kept: bytearray, held: Connection) -> None:
-    """Until one side ends; the last of both directions closes."""
+    """Forward one direction; the last of both closes the connection."""
     with suppress(OSError):
         while piece := one.recv(1 << 16):
             kept += piece
@@ -112,7 +112,7 @@ def traces(value: bytes) -> set[bytes]:
 
 
 def numbers(row: Any) -> set[bytes]:
-    """Integers as they might be written: as texts, and as the types of the wire."""
+    """Return forms in which integers might be written: as texts, and in the types of the wire."""
     listed = [int(each) for each in row]
     found = {sign.join(map(str, listed)).encode() for sign in (",", ", ", " ")}
     for dtype in ("<u4", "<u8", ">u4", ">u8"):
@@ -121,7 +121,7 @@ def numbers(row: Any) -> set[bytes]:
 
 
 def seen(values: Iterable[bytes], where: bytes) -> int:
-    """How many of these values can be found there, in any form."""
+    """Count the values that are found, in any form."""
     return sum(any(trace in where for trace in traces(value)) for value in values)
 
 
@@ -134,7 +134,7 @@ ROLES = ("registrar", "analyzer", "shuffler", "helper")
 
 @dataclass
 class Known:
-    """What devices know, and others must not."""
+    """What devices know and roles must not."""
 
     users: list[bytes] = field(default_factory=list)
     tickets: list[Ticket] = field(default_factory=list)
@@ -146,7 +146,7 @@ class Known:
 
     @property
     def keys(self) -> list[bytes]:
-        """Of their tickets, as they were given: for the collector, and for the helper where there is one."""
+        """Return the keys of tickets for the collector and the helper."""
         return [key for each in self.tickets for key in (each.collector, each.helper) if key is not None]
 
     @property
@@ -159,7 +159,7 @@ class Known:
 
 
 class Watched(HttpDeployment):
-    """The devices' side, which writes down what it sends; names of users are such that nothing else has them."""
+    """The client side, which notes what it sends; names of users are unique."""
 
     def __init__(self, task: Task, token: str, look: Any) -> None:
         super().__init__(task, token=token)
@@ -173,7 +173,7 @@ class Watched(HttpDeployment):
         return made
 
     def upload(self, reports: Sequence[bytes]) -> list[ReportAnswer]:
-        """One request; before the sixth one, everything that is stored is looked at."""
+        """Send one request; before the sixth, look at all stored data."""
         self._uploads += 1
         if self._uploads == 6:
             self._look()
@@ -186,7 +186,7 @@ class Watched(HttpDeployment):
 
 
 class Deployed:
-    """All roles of a task, and what they have: in files (before a batch was over, and at the end), logs and traffic."""
+    """All roles of a task, with their files (before a batch was over, and at the end), logs and traffic."""
 
     def __init__(self, folder: Path, algorithm: str, *, rounds: int, **rules: Any) -> None:
         self.folder, self._rounds = folder, rounds
@@ -225,7 +225,7 @@ class Deployed:
         self._wait()
 
     def play(self, look: Callable[[], None] = lambda: None) -> SimulationTotals:
-        """A crowd; `look` is called while its first batch is open."""
+        """Simulate users; `look` is called while the first batch is open."""
 
         def both() -> None:
             self.before = self._stored()
@@ -259,7 +259,7 @@ class Deployed:
         return [json.loads(line) for line in self.log(role).splitlines()]
 
     def received(self, role: str) -> bytes:
-        """Requests to a role, and answers to those that it has made itself."""
+        """Return the requests to a role, and the answers to its own."""
         asked = {
             "analyzer": [("registrar", b"/witness")],
             "shuffler": [("analyzer", b"/shares/shuffler"), ("helper", b"/job")],
@@ -269,7 +269,7 @@ class Deployed:
         return b"\n".join([self.taps[role].received, *answers])
 
     def _stored(self) -> dict[str, bytes]:
-        """Raw bytes of everything that a role has written but its log: database, its log of changes, whatever else."""
+        """Return the bytes of all files of each role but its log."""
         found = {}
         for role in self.task.roles:
             files = [each for each in (self.folder / role).rglob("*") if each.is_file()]
@@ -281,7 +281,7 @@ class Deployed:
         return int(Path(f"/proc/{number}/statm").read_text().split()[1]) * 4096
 
     def tables(self, role: str) -> dict[str, int]:
-        """How many rows each of its tables has in the end."""
+        """Return the number of rows of each table at the end."""
         with closing(sqlite3.connect(f"file:{self.folder / role / 'role.db'}?mode=ro", uri=True)) as rows:
             names = [name for (name,) in rows.execute("select name from sqlite_master where type = 'table'")]
             return {name: rows.execute(f"select count(*) from {name}").fetchone()[0] for name in names}

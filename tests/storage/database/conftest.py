@@ -1,4 +1,4 @@
-"""Every test of this folder that asks for a database runs over both dialects."""
+"""Fixtures that open databases of both dialects."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture
 def opened(url: str) -> Iterator[Opening]:
-    """Opens the database at `url`, as often as one likes; all are closed at the end."""
+    """Return a function that opens the database at `url`; all are closed at the end."""
     made: list[Database] = []
 
     def opening(schema: str = TABLE, role: str = "things") -> Database:

@@ -1,4 +1,4 @@
-"""Other processes: programs that say how far they are, go on when told, and may be killed."""
+"""Other processes: programs that report their progress, wait for a word, and may be killed."""
 
 from __future__ import annotations
 
@@ -23,8 +23,6 @@ def database(url=sys.argv[1]):
 
 
 class Other:
-    """A process that is running."""
-
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
 
@@ -48,7 +46,7 @@ class Other:
 
 @contextmanager
 def running(program: str, url: str, schema: str, **options: Any) -> Iterator[Other]:
-    """A process with some helpers at hand: `database()`, `tell(word)`, `wait()`."""
+    """Run a program with the helpers `database()`, `tell(word)` and `wait()`."""
     process = subprocess.Popen(
         [sys.executable, "-c", _BEGINNING + program, url, schema],
         stdin=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""Databases in trouble: refused with one kind of error that says what to do, and fine again when it is over."""
+"""Databases in trouble raise one kind of error that says what to do, and work again when it is over."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ VALUES = {
 
 
 def bits(value: Any) -> Any:
-    """So that 0.0 is not -0.0, and 1 not 1.0."""
+    """Return bytes that distinguish 0.0 from -0.0, and 1 from 1.0."""
     return struct.pack("d", value) if isinstance(value, float) else (type(value), value)
 
 
