@@ -115,7 +115,7 @@ class Signal:
 
 
 def in_a_fork(*calls: Callable[[], Any]) -> list[str]:
-    """Return the result of each call in a forked child: an error's name, "done", or "hangs" from the first that does."""
+    """Return what each call does in a forked child: an error's name, "done", or "hangs" from the first that does."""
     reader, writer = os.pipe()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # that threads and forks do not mix is what is tested
