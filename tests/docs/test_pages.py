@@ -64,3 +64,9 @@ def test_links_of_llms_txt_lead_to_pages() -> None:
     assert [each for each in links if not (DOCS / each.replace(".html", ".md")).is_file()] == []
     pages = {page.relative_to(DOCS).with_suffix(".html").as_posix() for page in PAGES}
     assert {page for page in pages if page.split("/")[0] in ("how-to", "concepts")} <= set(links)
+
+
+def test_every_alert_is_on_the_page_for_operators() -> None:
+    rules = (ROOT / "deploy" / "monitoring" / "alerts.yaml").read_text(encoding="utf-8")
+    page = (DOCS / "how-to" / "operate.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"alert: (\w+)", rules)) == set(re.findall(r"^\| `(Bandanna\w+)` \|", page, re.MULTILINE))
