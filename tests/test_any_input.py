@@ -446,8 +446,7 @@ def test_every_public_name_is_here() -> None:
 @pytest.mark.parametrize("name", CASES)
 @examples(6, full=25)
 @given(data=st.data())
-def test_functions(name: str, data: st.DataObject) -> None:
-    """An input ends in a foreign error, in a message of several lines, or in one that repeats it in full."""
+def test_any_input_of_a_function_ends_in_one_line(name: str, data: st.DataObject) -> None:
     act, good = CASES[name]
     argument, value = data.draw(st.sampled_from(sorted(good))), data.draw(VALUES).value
     answers_or_refuses(lambda: act(**filled(good, argument, value)))
@@ -456,8 +455,7 @@ def test_functions(name: str, data: st.DataObject) -> None:
 @pytest.mark.parametrize("name", STATEFUL)
 @examples(10, full=40)
 @given(data=st.data())
-def test_nothing_changes_when_refused(name: str, data: st.DataObject) -> None:
-    """A refused input leaves a decision, an expense or a user behind."""
+def test_a_refused_input_changes_nothing(name: str, data: st.DataObject) -> None:
     make, look, method, good = STATEFUL[name]
     owner = make()
     argument, value = data.draw(st.sampled_from(sorted(set(good) - {"draw"}))), data.draw(VALUES).value
@@ -469,8 +467,7 @@ def test_nothing_changes_when_refused(name: str, data: st.DataObject) -> None:
 @pytest.mark.full
 @pytest.mark.filterwarnings("ignore::bandanna.errors.CommunicationWarning")
 @pytest.mark.parametrize("name", [*CASES, *STATEFUL])
-def test_every_value_everywhere(name: str) -> None:
-    """One of all fixed values, in one of all places, ends in something else."""
+def test_every_value_in_every_place_ends_in_one_line(name: str) -> None:
     act, good = CASES.get(name, (None, None))
     for argument in set(good or STATEFUL[name][3]) - {"draw"}:  # whatever that raises is the caller's
         for value in FIXED:

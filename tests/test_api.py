@@ -235,7 +235,6 @@ def test_a_sweep_without_sense_is_refused(given: dict[str, Any], argument: str) 
 
 
 def test_a_log_values_a_target() -> None:
-    """`bd.ope.snips(log, target="arm:b")` gives an estimate and an interval for a policy that always plays `b`."""
     rng = np.random.default_rng(0)
     arms = rng.choice(["a", "b"], 400)
     rewards = np.clip(np.where(arms == "b", 0.7, 0.3) + rng.uniform(-0.2, 0.2, 400), 0, 1)

@@ -16,8 +16,7 @@ import bandanna
 HEAVY = ("opendp", "matplotlib", "dp_accounting", "scipy")
 
 
-def test_import_is_light() -> None:
-    """`import bandanna` loads a library that only some users need."""
+def test_importing_the_package_loads_no_optional_library() -> None:
     code = f"import sys, bandanna; print(*[name for name in {HEAVY} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []
@@ -39,7 +38,6 @@ PACKAGES = ("agent", "data", "device", "experiments", "mechanisms", "policies", 
 
 @pytest.mark.parametrize("place", ["", *PACKAGES])
 def test_every_public_name_resolves(place: str) -> None:
-    """Every name in `__all__` is there, once, in `dir` too, and type checkers see the same names."""
     package = getattr(bandanna, place) if place else bandanna
     assert len(set(package.__all__)) == len(package.__all__)
     assert [name for name in package.__all__ if not hasattr(package, name)] == []
@@ -57,13 +55,11 @@ def test_unknown_name_is_an_attribute_error() -> None:
     assert not hasattr(bandanna, "no_such_name")
 
 
-def test_types_are_shipped() -> None:
-    """Type checkers ignore the package's annotations, because its marker file is missing."""
+def test_type_annotations_are_shipped() -> None:
     assert importlib.resources.files("bandanna").joinpath("py.typed").is_file()
 
 
-def test_command_is_installed() -> None:
-    """The command `bandanna` is not installed, or points to something that cannot be called."""
+def test_the_command_is_installed() -> None:
     (command,) = importlib.metadata.entry_points(group="console_scripts", name="bandanna")
     assert callable(command.load())
 

@@ -165,8 +165,7 @@ TestAgent = AgentMachine.TestCase
 
 
 @pytest.mark.full
-def test_many_sequences() -> None:
-    """The same, of the rarer sequences."""
+def test_rarer_sequences_agree_with_the_model() -> None:
     run_state_machine_as_test(AgentMachine, settings=settings(max_examples=200, stateful_step_count=60))
 
 

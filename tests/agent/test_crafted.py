@@ -83,8 +83,7 @@ def behaves(save: Path, *names: str) -> bool:
 
 
 @each
-def test_crafted_saves(name: str, tmp_path: Path) -> None:
-    """A save that somebody has made up ends in no foreign exception, no hang and no memory for stated shapes."""
+def test_a_crafted_save_raises_only_errors_of_this_library(name: str, tmp_path: Path) -> None:
     save = agent_of(name, tmp_path)
     plain = json.loads(save.read_text().split("\n")[1])
     journal = tmp_path / "agent.journal"
@@ -115,16 +114,14 @@ def test_crafted_saves(name: str, tmp_path: Path) -> None:
     ],
     ids=lambda text: text[:24],
 )
-def test_crafted_texts(text: str, tmp_path: Path) -> None:
-    """JSON that is too deep, doubled or no value of ours is refused with an error of Bandanna."""
+def test_crafted_json_raises_only_errors_of_this_library(text: str, tmp_path: Path) -> None:
     save = tmp_path / "agent"
     rewrite(save, text)
     assert not behaves(save, "agent")
 
 
 @pytest.mark.parametrize("name", ["central", "shuffle", "anytime"])
-def test_crafted_journals(name: str, tmp_path: Path) -> None:
-    """A journal that somebody has made up, checksum and all, ends in no foreign exception and no hang."""
+def test_a_crafted_journal_raises_only_errors_of_this_library(name: str, tmp_path: Path) -> None:
     save = agent_of(name, tmp_path)
     journal, kept = tmp_path / "agent.journal", (tmp_path / "agent.journal").read_bytes()
     columns = [
@@ -157,8 +154,7 @@ def test_crafted_journals(name: str, tmp_path: Path) -> None:
         behaves(save, "agent", "agent.journal")
 
 
-def test_crafted_ledgers(tmp_path: Path) -> None:
-    """The file of a ledger with an event that is none is refused with an error of Bandanna."""
+def test_a_crafted_ledger_raises_only_errors_of_this_library(tmp_path: Path) -> None:
     event = GaussianEvent(std=1.0, sensitivity=1.0)
     SQLiteStore(tmp_path / "l").commit(LedgerEntry(task="t", batch="1", event=event, fingerprint="f"))
     sql = sqlite3.connect(tmp_path / "l", isolation_level=None)

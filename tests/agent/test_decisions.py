@@ -105,7 +105,6 @@ def simulated_actions(run: Any, env: LinearContextual, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("name", [*POLICIES, "anytime"])
 def test_simulator_and_agent_decide_alike(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Given the same world, noise and coins, an agent takes the actions of the simulator."""
     env = LinearContextual(dim=3, n_arms=4, reward=Bounded(width=0.2))
     run: Any = Anytime(first=policy("local", horizon=21)) if name == "anytime" else policy(name)
     expected = simulated_actions(run, env, monkeypatch, **({"horizon": 90} if name == "anytime" else {}))
@@ -137,8 +136,7 @@ def test_many_at_once_are_as_one_by_one(name: str) -> None:
     assert many.act_many([]) == []
 
 
-def test_sets_of_several_sizes() -> None:
-    """Sets with different numbers of arms and different ids are decided as one by one."""
+def test_sets_of_several_sizes_are_decided_as_one_by_one() -> None:
     sets: list[Any] = [contexts(i, 1, arms=1 + i % 3)[0] for i in range(12)]
     sets[4] = dict(zip("abc", contexts(8, 1, arms=3)[0], strict=True))
     one, many = Agent(policy=policy()), Agent(policy=policy())
@@ -149,8 +147,7 @@ def test_sets_of_several_sizes() -> None:
     assert together[0].arm == 0  # K = 1
 
 
-def test_rewards_in_any_order() -> None:
-    """What is learned does not depend on the order in which rewards come."""
+def test_the_order_of_rewards_does_not_matter() -> None:
     sets, rng = contexts(), np.random.default_rng(1)
     rewards = rng.random(90)
     agents = []
@@ -165,8 +162,7 @@ def test_rewards_in_any_order() -> None:
         np.testing.assert_array_equal(other._runner.progress.state.total, agents[0]._runner.progress.state.total)
 
 
-def test_arms_have_names() -> None:
-    """The chosen arm has its name in the mapping, and the order of the mapping decides nothing."""
+def test_arms_have_their_names_in_any_order() -> None:
     features = {"tea": [0.9, 0.0, 0.0], ("a", 1): [0.1, 0.0, 0.0], 7: np.array([0.2, 0.1, 0.0])}
     agent = Agent(policy=policy())
     assert agent.act(features).arm == "tea"
@@ -183,8 +179,7 @@ def test_a_decision_says_what_it_is() -> None:
     assert len({d.id for d in decisions}) == 20
 
 
-def test_one_arm_one_feature() -> None:
-    """K = 1 and d = 1 run."""
+def test_one_arm_with_one_feature_runs() -> None:
     agent = Agent(policy=bd.LinUCB(dim=1, horizon=10, privacy=bd.local(**BUDGET)), test=True, seed=0)
     for _ in range(10):
         decision = agent.act({"only": [0.5]})
@@ -221,8 +216,7 @@ def test_one_arm_one_feature() -> None:
         (None, "contexts"),
     ],
 )
-def test_bad_contexts(bad: Any, named: str) -> None:
-    """Contexts that cannot be used are refused by name, and leave no slot."""
+def test_bad_contexts_are_refused_and_leave_no_slot(bad: Any, named: str) -> None:
     agent = Agent(policy=policy())
     with pytest.raises(InvalidArgument, match=named):
         agent.act(bad)
@@ -234,8 +228,7 @@ def test_bad_contexts(bad: Any, named: str) -> None:
 
 
 @pytest.mark.parametrize("reward", [np.nan, np.inf, "1", None, 1j, [1.0], 10**400, pd.NA, np.timedelta64(1)])
-def test_bad_rewards(reward: Any) -> None:
-    """A reward that is not a finite number is refused, and the slot stays open."""
+def test_a_bad_reward_is_refused_and_the_slot_stays_open(reward: Any) -> None:
     agent = Agent(policy=policy())
     decision = agent.act(contexts()[0])
     with pytest.raises(InvalidStatistic, match="reward"):
@@ -244,8 +237,7 @@ def test_bad_rewards(reward: Any) -> None:
 
 
 @pytest.mark.parametrize("given", ["", "0", "0-0-0", "17-" + "0" * 16 + "-" + "0" * 16, None, 0, "0" * 999])
-def test_unknown_ids(given: Any) -> None:
-    """An id that was never issued is refused."""
+def test_an_id_that_was_never_issued_is_refused(given: Any) -> None:
     agent = Agent(policy=policy())
     other = Agent(policy=policy()).act(contexts()[0]).id
     mine = agent.act(contexts()[0]).id
@@ -255,8 +247,7 @@ def test_unknown_ids(given: Any) -> None:
     assert agent.late == 0
 
 
-def test_one_reward_for_each_decision() -> None:
-    """A second reward is refused, and the first stands."""
+def test_a_second_reward_is_refused() -> None:
     agent = Agent(policy=policy())
     decision = agent.act(contexts()[0])
     assert agent.observe(decision.id, 0.0)
@@ -276,8 +267,7 @@ def test_out_of_range_is_clipped_and_counted() -> None:
     np.testing.assert_allclose(total[:6], [1.1, 0.0, 0.0, 1.36, 0.25, 0.0])
 
 
-def test_the_horizon() -> None:
-    """Beyond the horizon decisions are refused with the allowed number, and rewards still count."""
+def test_decisions_end_at_the_horizon_and_rewards_still_count() -> None:
     agent = Agent(policy=policy(horizon=20))
     decisions = act_each(agent, contexts(users=18))
     with pytest.raises(InvalidArgument, match="at most 20, the policy's horizon, got 21"):
@@ -293,8 +283,7 @@ def test_the_horizon() -> None:
     assert agent.releases == 2
 
 
-def test_closing() -> None:
-    """`close` releases complete batches, never an incomplete one, and ends the decisions."""
+def test_close_releases_complete_batches_only() -> None:
     agent = Agent(policy=policy(), grace=50)
     decisions = agent.act_many(contexts(users=20))
     assert agent.releases == 0
@@ -320,8 +309,7 @@ def test_closing() -> None:
         ({"test": True, "seed": -1}, "seed"),
     ],
 )
-def test_bad_arguments(changes: dict[str, Any], named: str) -> None:
-    """Arguments that make no sense are refused, above all a seed outside of tests."""
+def test_bad_arguments_of_an_agent_are_refused(changes: dict[str, Any], named: str) -> None:
     with pytest.raises(InvalidArgument, match=named):
         Agent(**{"policy": policy(), **changes})
 
@@ -342,7 +330,6 @@ def test_a_decision_is_as_good_as_its_id() -> None:
 
 
 def test_forged_ids_are_refused() -> None:
-    """An id is refused whose mark is made without the secret, for another decision, or by another function."""
     agent = Agent(policy=policy(), test=True, seed=4)
     first, second = agent.act(contexts()[0]), agent.act(contexts()[0])
     number, session, mark = first.id.split("-")

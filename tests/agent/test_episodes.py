@@ -87,8 +87,7 @@ def test_a_batch_is_closed_by_the_next_decision() -> None:
 
 
 @pytest.mark.parametrize("grace", [1, 3, 4, 10])
-def test_grace(grace: int) -> None:
-    """A batch closes when its grace is over, and decisions meanwhile are in the next batch."""
+def test_a_batch_closes_when_its_grace_is_over(grace: int) -> None:
     agent = Agent(policy=clear(), grace=grace)
     first = agent.act_many(arms(0, 4))
     following = [agent.act(arms(i)[0]) for i in range(grace)]
@@ -103,7 +102,6 @@ def test_grace(grace: int) -> None:
 
 
 def test_during_grace_the_old_snapshot_decides() -> None:
-    """Nothing is learned from a batch before it is closed."""
     agent = Agent(policy=clear(), grace=2)
     before = agent.snapshot
     for decision in agent.act_many(arms(0, 6)):
@@ -128,8 +126,7 @@ def test_calls_of_several_users_close_what_was_due_before_them() -> None:
 
 
 @models
-def test_users_are_counted(model: str) -> None:
-    """A user takes part as often as the guarantee covers, and once in a batch."""
+def test_a_user_takes_part_as_often_as_the_guarantee_covers(model: str) -> None:
     run = clear(privacy=MODELS[model](**BUDGET, participations=2), batch=4)
     agent = Agent(policy=run, test=True, seed=0)
     with pytest.raises(InvalidArgument, match=r"user must be the user's id, got None. .* 2 participations"):
@@ -149,8 +146,7 @@ def test_users_are_counted(model: str) -> None:
 
 
 @models
-def test_once_is_once(model: str) -> None:
-    """With one participation, a user who gives a name is refused the second time."""
+def test_a_named_user_takes_part_once_by_default(model: str) -> None:
     agent = Agent(policy=clear(privacy=MODELS[model](**BUDGET), batch=2), test=True, seed=0)
     agent.act(arms(0)[0], user=17)
     with pytest.raises(BudgetExceeded, match="the maximum"):
@@ -175,14 +171,12 @@ def test_a_refusal_among_many_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("user", ["", True, 1.5, b"ann", ("a",)])
-def test_bad_users(user: Any) -> None:
-    """What is not an id is refused as a user."""
+def test_bad_user_ids_are_refused(user: Any) -> None:
     with pytest.raises(InvalidArgument, match="user"):
         Agent(policy=clear()).act(arms(0)[0], user=user)
 
 
-def test_no_name_is_kept() -> None:
-    """A user's id is not in the ledger, and no hash of the id alone is."""
+def test_the_ledger_holds_keyed_hashes_of_users_only() -> None:
     agent = Agent(policy=clear(privacy=bd.local(**BUDGET), batch=1))
     other = Agent(policy=clear(privacy=bd.local(**BUDGET), batch=1))
     for one in (agent, other):

@@ -54,8 +54,7 @@ REPEATED = {
 }
 
 
-def test_every_name_is_here() -> None:
-    """Every algorithm of the catalogue is in this file."""
+def test_every_algorithm_has_a_case() -> None:
     assert set(NAMES) | set(PEOPLE) == set(ALGORITHMS)
 
 

@@ -142,8 +142,7 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.often(of=lambda name, saved: saved == (name not in ("local", "none")))
 @pytest.mark.parametrize("saved", [False, True])
 @pytest.mark.parametrize(("name", "first"), [(name, place) for place, name in enumerate(POLICIES, start=1)])
-def test_an_interrupt_at_many_lines(name: str, first: int, saved: bool, tmp_path: Path) -> None:
-    """After an interrupt at some line of a call, the agent goes on as if nothing had been."""
+def test_an_agent_goes_on_after_an_interrupt_at_any_line(name: str, first: int, saved: bool, tmp_path: Path) -> None:
     run = Run(name, [tmp_path / "agent"] * saved)
     assert sweep(run, Interrupt, first=first, stride=83) > 250
 
@@ -161,8 +160,9 @@ OFTEN = {("local", "after"), ("shuffle", "gone")}
 @pytest.mark.often(of=lambda name, how: name == "central" or (name, how) in OFTEN)
 @pytest.mark.parametrize("how", ["before", "after", "gone"])
 @pytest.mark.parametrize(("name", "journals"), [("central", 1), ("local", 1), ("shuffle", 2), ("concurrent", 2)])
-def test_a_failing_disk(name: str, journals: int, how: str, tmp_path: Path) -> None:
-    """After a statement of SQLite that fails, done or not, the agent goes on and names the cause."""
+def test_an_agent_goes_on_after_a_failing_statement_and_names_the_cause(
+    name: str, journals: int, how: str, tmp_path: Path
+) -> None:
     run = Run(name, [tmp_path / f"agent {number}" for number in range(journals)])
     assert sweep(run, partial(Failure, how)) > 12 * journals
 
@@ -174,8 +174,7 @@ def but_interrupts(tell: Callable[[Any], None], unraisable: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["central", "shuffle"])
-def test_real_signals(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a signal at any moment of a call, the agent goes on as if nothing had been."""
+def test_an_agent_goes_on_after_real_signals(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "unraisablehook", partial(but_interrupts, sys.unraisablehook))
     run = Run(name, [tmp_path / "agent"])
     before = signal.getsignal(signal.SIGALRM)

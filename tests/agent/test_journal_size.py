@@ -57,8 +57,7 @@ def _refused_if_known(path: Path) -> None:
     loaded.act(arms, user="user 200")
 
 
-def test_named_and_unnamed_users_of_one_batch(tmp_path: Path) -> None:
-    """A batch in which some users have a name and some do not is saved and loaded with all of them."""
+def test_a_batch_of_named_and_unnamed_users_is_saved_with_all_of_them(tmp_path: Path) -> None:
     users = [None if i % 10 < 4 else f"user {i}" for i in range(300)]
     agent = run(tmp_path / "agent", users, batches=3)
     members = [entry.members for entry in agent._runner.journals.entries()]

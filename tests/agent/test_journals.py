@@ -76,8 +76,7 @@ def test_a_journal_of_other_noise_is_refused(edited: str, message: str, tmp_path
         Agent.load(tmp_path / "agent")
 
 
-def test_phases_of_as_many_batches(tmp_path: Path) -> None:
-    """A phase with as many batches as an earlier one is a stream of its own."""
+def test_equally_long_phases_are_streams_of_their_own(tmp_path: Path) -> None:
     schedule = bd.policies.geometric(first=4, ratio=3)
     run = Anytime(first=policy(horizon=4, batch=schedule, privacy=bd.central(**BUDGET)))
     assert [len(run.phase(j)._channel.sizes) for j in range(4)] == [1, 1, 2, 2]
@@ -113,8 +112,7 @@ def test_a_second_path_that_another_agent_has_taken(tmp_path: Path) -> None:
     assert Agent.load(tmp_path / "two").releases == 0
 
 
-def test_releases_of_others_in_the_ledger(tmp_path: Path) -> None:
-    """Somebody else's release in the agent's ledger is no batch of the agent."""
+def test_releases_of_other_tasks_are_not_batches_of_the_agent(tmp_path: Path) -> None:
     agent = Agent(policy=policy(privacy=bd.shuffle(epsilon=0.5, delta=1e-6)))
     store = agent._runner.ledger.store
     agent.save(tmp_path / "agent")

@@ -173,7 +173,6 @@ def test_a_call_for_one_user_is_an_act(name: str) -> None:
 
 @each_trust
 def test_batches_depend_on_decisions_and_calls_alone(trust: str) -> None:
-    """Who answers, and in which call, changes neither the batch of a decision nor the call that releases it."""
     histories = []
     for answers in ("all", "none", "some"):
         agent, seen = Agent(policy=linear(trust), test=True, seed=0), []

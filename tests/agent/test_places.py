@@ -28,8 +28,7 @@ def agent_of(privacy: Any = None, **rest: Any) -> Agent:
 
 
 @pytest.mark.parametrize("end", [".journal", ".journal-journal"])
-def test_planted_links(end: str, tmp_path: Path) -> None:
-    """A link in the journal's place is not followed, neither to write nor to read."""
+def test_a_planted_link_is_not_followed(end: str, tmp_path: Path) -> None:
     (tmp_path / "victim").write_bytes(b"")
     (tmp_path / f"agent{end}").symlink_to(tmp_path / "victim")
     with pytest.raises(BandannaError, match=f"agent{end} is a symbolic link"):
@@ -59,8 +58,7 @@ def test_a_folder_may_be_a_link(tmp_path: Path) -> None:
     assert Agent.load(tmp_path / "short" / "agent").releases == 1
 
 
-def test_modes_are_repaired(tmp_path: Path) -> None:
-    """A save or journal that others can read or write is closed to them."""
+def test_files_that_others_can_read_are_closed_to_them(tmp_path: Path) -> None:
     agent = agent_of()
     agent.save(tmp_path / "agent")
     names = "agent", "agent.journal", "agent.journal-journal"
@@ -73,8 +71,7 @@ def test_modes_are_repaired(tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / "agent.journal").stat().st_mode) == 0o600
 
 
-def test_a_journal_of_another_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A journal that somebody else owns, and everybody can write, is refused."""
+def test_a_journal_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     agent_of().save(tmp_path / "agent")
     (tmp_path / "agent.journal").chmod(0o666)
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
@@ -108,8 +105,7 @@ def test_an_interrupted_first_save_blocks_nothing(
         agent.save(tmp_path / "agent")
 
 
-def test_saving_again_after_an_interrupted_first_save(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The agent whose first save was interrupted can be saved there."""
+def test_an_agent_can_be_saved_after_an_interrupted_first_save(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     agent = agent_of()
     with monkeypatch.context() as patch:
         patch.setattr(os, "replace", lambda *_: 1 / 0)
@@ -145,8 +141,9 @@ def read_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "access", lambda name, mode: not mode & os.W_OK and asked(name, mode))
 
 
-def test_a_read_only_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where nothing can be written an agent can be read, and its releases are refused."""
+def test_on_a_read_only_disk_an_agent_loads_and_refuses_releases(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     agent = agent_of()
     act_each(agent, SETS[:9])
     agent.save(tmp_path / "agent")

@@ -71,8 +71,7 @@ def test_it_is_that_of_the_moment() -> None:
     )
 
 
-def test_one_by_one_and_together(looked: list[int]) -> None:
-    """Decisions made together have the probabilities of decisions one by one, each integrated once."""
+def test_decisions_together_have_the_probabilities_of_single_ones(looked: list[int]) -> None:
     alone, together = sampler(), sampler()
     many = together.act_many(SETS[:5])
     one_by_one = [alone.act(one).probability for one in SETS[:5]]
@@ -95,7 +94,6 @@ def test_a_decision_is_a_value(looked: list[int]) -> None:
 
 
 def test_many_threads_see_one_number() -> None:
-    """Threads that look at the same time see the same number."""
     for one in SETS[:5]:
         decision, seen = sampler().act(one), []
         threads = [threading.Thread(target=lambda: seen.append(decision.probability)) for _ in range(4)]  # noqa: B023

@@ -37,8 +37,7 @@ def wait_for(what: Any) -> None:
         time.sleep(0.002)
 
 
-def test_by_hand() -> None:
-    """`release_due` alone releases a batch, and decisions do not wait for it."""
+def test_manual_batches_are_released_by_release_due_only() -> None:
     agent = Agent(policy=policy(), release="manual", test=True, seed=0)
     ids = [agent.act(arms).id for arms in SETS[:25]]
     assert agent.releases == 0
@@ -207,8 +206,7 @@ class Tosses(Greedy):
         return bd.device.Choice(actions=np.where(tossed, 0, liked), probabilities=chances)
 
 
-def test_a_policy_that_explores_by_coins_recommends_what_it_likes() -> None:
-    """A policy without `best` recommends the arm that it chooses most often."""
+def test_without_best_the_most_likely_arm_is_recommended() -> None:
     policy = Tosses(dim=2, horizon=100, batch=10, privacy=bd.none())
     agent = Agent(policy=policy, test=True, seed=0)
     for _ in range(11):

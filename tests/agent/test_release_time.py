@@ -28,8 +28,7 @@ def test_a_quick_release_is_not() -> None:
     assert bd.Agent(policy=many, test=True, seed=0).release_seconds < 1
 
 
-def test_the_longest_release_counts() -> None:
-    """The estimate is that of the largest batch, of the phases that have begun."""
+def test_the_estimate_is_that_of_the_largest_batch_so_far() -> None:
     grows = bd.LinUCB(
         dim=2, horizon=1000, batch=bd.policies.geometric(first=10, ratio=3.0), privacy=bd.shuffle(**BUDGET)
     )

@@ -107,8 +107,7 @@ def test_an_interrupted_run_is_an_uninterrupted_one(name: str, grace: int, tmp_p
 
 
 @each
-def test_everything_comes_back(name: str, tmp_path: Path) -> None:
-    """Policy, calibration, state, slots and counts are equal after loading."""
+def test_a_loaded_agent_equals_the_saved_one(name: str, tmp_path: Path) -> None:
     agent = Agent(policy=policy(name), grace=3, test=True, seed=4)
     play(agent, 21)
     agent.save(tmp_path / "agent")
@@ -121,8 +120,7 @@ def test_everything_comes_back(name: str, tmp_path: Path) -> None:
         assert getattr(again, name_) == getattr(agent, name_)
 
 
-def test_rewards_of_before_the_restart(tmp_path: Path) -> None:
-    """A decision made before the save can be answered once after loading."""
+def test_a_decision_from_before_the_save_is_answered_once(tmp_path: Path) -> None:
     agent = Agent(policy=policy())
     decisions = agent.act_many(SETS[:3], users=list("abc"))
     agent.observe(decisions[0].id, 1.0)
@@ -166,8 +164,7 @@ def test_only_the_owner_can_read(tmp_path: Path) -> None:
         assert stat.S_IMODE(os.stat(tmp_path / name).st_mode) == 0o600
 
 
-def test_no_name_is_saved(tmp_path: Path) -> None:
-    """No file holds a user's id."""
+def test_no_file_holds_a_user_id(tmp_path: Path) -> None:
     agent = Agent(policy=policy())
     act_each(agent, SETS[:5], users=[f"ann{i}@example.org" for i in range(5)])
     agent.save(tmp_path / "agent")
@@ -277,8 +274,7 @@ def test_a_journal_that_lags_behind_is_brought_up(tmp_path: Path) -> None:
     assert same([e.release for e in journal(tmp_path / "two")], [e.release for e in journal(tmp_path / "one")])
 
 
-def test_the_journal_of_another_agent(tmp_path: Path) -> None:
-    """An agent refuses to write to another one's journal, and to be loaded with it."""
+def test_the_journal_of_another_agent_is_refused(tmp_path: Path) -> None:
     Agent(policy=policy("shuffle")).save(tmp_path / "one")
     other = Agent(policy=policy("shuffle"))
     with pytest.raises(BandannaError, match="another agent"):
@@ -324,8 +320,7 @@ def test_without_its_journal_a_save_is_not_loaded(tmp_path: Path) -> None:
         (lambda text: b"\xff\xfe\x00", "not a save"),
     ],
 )
-def test_damaged_and_foreign_files(damage: Any, message: str, tmp_path: Path) -> None:
-    """A file that is not a whole save is refused with a clear error."""
+def test_damaged_and_foreign_files_are_refused(damage: Any, message: str, tmp_path: Path) -> None:
     agent = Agent(policy=policy())
     agent.save(tmp_path / "agent")
     changed = damage((tmp_path / "agent").read_text())
@@ -336,8 +331,7 @@ def test_damaged_and_foreign_files(damage: Any, message: str, tmp_path: Path) ->
         Agent.load(tmp_path / "nowhere")
 
 
-def test_a_save_of_another_program(tmp_path: Path) -> None:
-    """A save with parts that this program does not know is refused with a clear error."""
+def test_a_save_with_unknown_parts_is_refused(tmp_path: Path) -> None:
     content = '{"dict": [["policy", {"kind": "TomorrowsPolicy", "fields": {}}]]}'
     header = {"format": "bandanna agent", "version": 1, "sha256": hashlib.sha256(content.encode()).hexdigest()}
     (tmp_path / "agent").write_text(json.dumps(header) + "\n" + content + "\n")
@@ -346,8 +340,7 @@ def test_a_save_of_another_program(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("keep", [0, 100, 9000])
-def test_a_damaged_journal(keep: int, tmp_path: Path) -> None:
-    """A journal that was cut off is refused."""
+def test_a_journal_that_was_cut_off_is_refused(keep: int, tmp_path: Path) -> None:
     agent = Agent(policy=policy("shuffle"))
     act_each(agent, SETS[:41])
     agent.save(tmp_path / "agent")
@@ -359,7 +352,6 @@ def test_a_damaged_journal(keep: int, tmp_path: Path) -> None:
 
 
 def test_a_failed_save_leaves_the_old_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A save that fails half way leaves the one before, and no other file."""
     agent = Agent(policy=policy("none"))
     agent.save(tmp_path / "agent")
     agent.act(SETS[0])
@@ -412,8 +404,7 @@ for i in range(8000):
 
 
 @pytest.mark.parametrize("model", ["central", pytest.param("shuffle", marks=pytest.mark.full)])
-def test_killed(model: str, tmp_path: Path) -> None:
-    """After SIGKILL in the middle of a run, each release that was used is in the journal, with its noise."""
+def test_after_a_kill_the_journal_holds_every_release_that_was_used(model: str, tmp_path: Path) -> None:
     command = [sys.executable, "-c", CHILD, str(tmp_path / "agent"), model]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
         used = 0
@@ -485,8 +476,7 @@ def test_a_fork_while_a_thread_is_at_work(saved: bool, tmp_path: Path) -> None:
     assert not (tmp_path / "other").exists()
 
 
-def test_threads_share_an_agent(tmp_path: Path) -> None:
-    """Decisions of several threads each have a slot, and each batch is released once."""
+def test_threads_share_an_agent_and_release_each_batch_once(tmp_path: Path) -> None:
     agent = Agent(policy=bd.LinUCB(dim=2, horizon=400, batch=10, privacy=bd.shuffle(**BUDGET)), grace=5)
     ids: list[str] = []
 

@@ -42,8 +42,9 @@ def play(agent: Agent, until: int) -> None:
 @pytest.mark.often(of=lambda name, commits: commits in (1, 3) or (name == "GLM-JDP" and commits == 2))
 @each
 @pytest.mark.parametrize("commits", [1, 2, 3, 5])
-def test_a_crash_between_two_answers(name: str, commits: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a crash in the middle of an episode the answers that were written are used, and paid for once."""
+def test_after_a_crash_between_two_answers_the_written_ones_are_used(
+    name: str, commits: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     arguments, rounds = POLICIES[name]
     agent = Agent(policy=bd.make(name, **arguments), test=True, seed=2)
     play(agent, rounds // 3)
@@ -75,8 +76,7 @@ def test_a_crash_between_two_answers(name: str, commits: int, tmp_path: Path, mo
 
 
 @each
-def test_an_interrupt_between_two_answers(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An agent that was interrupted after an answer and lives on ends in the same state as one that was not."""
+def test_an_interrupt_between_two_answers_changes_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     arguments, rounds = POLICIES[name]
     whole, agent = (Agent(policy=bd.make(name, **arguments), test=True, seed=2) for _ in range(2))
     play(whole, rounds)

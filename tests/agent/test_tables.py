@@ -34,8 +34,7 @@ def test_arms_of_a_table_have_its_names() -> None:
     assert agent().act(pairs).arm == ("a", 2)
 
 
-def test_pandas_is_not_needed() -> None:
-    """Other tables than pandas' own have names, too."""
+def test_tables_of_other_libraries_have_names() -> None:
 
     class Table:
         index = ("x", "y")

@@ -73,8 +73,7 @@ def put(save: Path, files: dict[str, bytes]) -> None:
 
 
 @pytest.mark.parametrize("every", [2, pytest.param(1, marks=pytest.mark.full)])
-def test_a_crash_and_a_move(every: int, tmp_path: Path) -> None:
-    """After a crash in a release and a move without the rollback journal, half a release is refused."""
+def test_half_a_release_is_refused_after_a_crash_and_a_move(every: int, tmp_path: Path) -> None:
     save, agent = tmp_path / "agent", agent_of(batch=90)
     act_each(agent, SETS[:91], users=USERS[:91])
     agent.save(save)
@@ -137,8 +136,7 @@ def test_an_altered_row_is_noticed(statement: str, tmp_path: Path) -> None:
         Agent.load(save)
 
 
-def test_all_files_are_named(tmp_path: Path) -> None:
-    """An error about a lost file names it."""
+def test_an_error_about_a_lost_file_names_it(tmp_path: Path) -> None:
     save, agent = tmp_path / "agent", agent_of()
     agent.save(save)
     (tmp_path / "agent.journal").unlink()

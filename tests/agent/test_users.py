@@ -21,8 +21,7 @@ def agent() -> Agent:
 
 
 @pytest.mark.parametrize("kind", [np.int64, np.uint8, np.int16])
-def test_numpy_counts_users_too(kind: type[np.integer[Any]]) -> None:
-    """An id from an array counts as the same plain number."""
+def test_a_numpy_id_counts_as_the_plain_number(kind: type[np.integer[Any]]) -> None:
     mine = agent()
     mine.act(SETS[0], user=kind(3))
     for same in (3, "3", np.int32(3)):
@@ -38,8 +37,7 @@ def test_numpy_counts_users_too(kind: type[np.integer[Any]]) -> None:
     [True, np.True_, 3.0, np.float64(3), 10**5000, pd.NA, np.timedelta64(3), "", b"a", ("a",), np.ma.masked],
     ids=lambda user: type(user).__name__,
 )
-def test_what_is_no_id(user: Any) -> None:
-    """What is no id is refused, and leaves no decision."""
+def test_a_bad_id_is_refused_and_leaves_no_decision(user: Any) -> None:
     mine = agent()
     with pytest.raises(InvalidArgument, match=r"^user must be ") as alone:
         mine.act(SETS[0], user=user)

@@ -73,8 +73,7 @@ def test_its_noise_is_known_to_the_policy() -> None:
     assert spreads[0] < spreads[1] < spreads[2]
 
 
-def test_a_start_comes_first(tmp_path: Path) -> None:
-    """An agent that has decided, or was saved, refuses a start."""
+def test_a_warm_start_after_a_decision_or_a_save_is_refused(tmp_path: Path) -> None:
     agent = bd.Agent(policy=policy(TRUSTS[0]), arms=ARMS)
     agent.act([1.0])
     with pytest.raises(BandannaError, match="before the first decision"):

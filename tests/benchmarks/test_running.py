@@ -45,8 +45,7 @@ def test_every_algorithm_has_a_row(simulated: Report) -> None:
     assert {row.world for row in simulated.rows} == {each.world for each in all_problems()}
 
 
-def test_rows_are_whole(simulated: Report) -> None:
-    """A row has no time, no memory or no floor, or the floor of another kind of world."""
+def test_rows_have_time_memory_and_floor(simulated: Report) -> None:
     for row in simulated.rows:
         assert row.cpu_seconds > 0
         assert row.memory
@@ -74,7 +73,6 @@ def test_an_agent_of_every_kind(name: str) -> None:
 
 
 def test_floors_are_rows() -> None:
-    """A floor is missing: memory, drawing or the argmax."""
     report = run.run(only=["floors"], effort=FAST)
     assert {row.name for row in report.rows} == {MEMORY, DRAWING, ARGMAX}
     assert {row.world for row in report.rows} == {"64 MB", "fixed", "fresh", "finite", "sphere", "contexts", "logistic"}
@@ -107,8 +105,7 @@ def test_peers_that_are_there_are_measured() -> None:
         assert all(row.ours is not None and row.cpu_seconds > 0 for row in theirs)
 
 
-def test_a_server_is_asked() -> None:
-    """A server does not answer, or does not say what its answers cost."""
+def test_a_server_is_measured_with_its_answers() -> None:
     server = serving.Server("route")
     try:
         assert server.cost(2) >= 0
@@ -117,8 +114,7 @@ def test_a_server_is_asked() -> None:
 
 
 @pytest.mark.parametrize("asked", [False, pytest.param(True, marks=pytest.mark.full)])
-def test_servers_are_measured(asked: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server does not answer, or the bare one is not among the floors."""
+def test_servers_are_measured_beside_a_bare_one(asked: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not asked:
         monkeypatch.setattr(serving.Server, "__init__", lambda self, kind: None)
         monkeypatch.setattr(serving.Server, "cost", lambda self, requests: 1e-3 / requests)
@@ -143,8 +139,7 @@ def test_a_new_name_has_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [each.world for each in problems_of("UCB1")] == ["finite"]
 
 
-def test_exponents_bytes_and_seconds() -> None:
-    """A slope, the most bytes or the seconds are those of something else."""
+def test_exponents_bytes_and_seconds_are_those_of_the_rows() -> None:
     assert exponent([1, 2, 4], [3.0, 12.0, 48.0]) == pytest.approx(2.0)
     assert 8e6 <= peak(lambda: np.ones(10**6)) < 9e6
     runs: list[int] = []

@@ -13,7 +13,6 @@ from bandanna.policies.registry import ALGORITHMS
 
 
 def test_every_algorithm_is_listed() -> None:
-    """An algorithm that can be made by name is missing from the table or from the JSON."""
     shown = CliRunner().invoke(app, ["list"])
     rows = json.loads(CliRunner().invoke(app, ["list", "--json"]).stdout)["rows"]
     assert shown.exit_code == 0

@@ -118,8 +118,7 @@ def refused_or_answered(arguments: list[str]) -> None:
         "run small.toml --jobs 2147483648",
     ],
 )
-def test_found_faults(arguments: str) -> None:
-    """One of these ends in a traceback, as it did."""
+def test_faults_found_before_are_one_line(arguments: str) -> None:
     code, err = shell(arguments.split())
     assert code == 2
     assert err.startswith("error: ")
@@ -129,8 +128,7 @@ def test_found_faults(arguments: str) -> None:
 @pytest.mark.parametrize("name", COMMANDS)
 @examples(3, full=12)
 @given(data=st.data())
-def test_any_value_of_any_option(name: str, data: st.DataObject) -> None:
-    """An option's value ends in a traceback, or in an error of several lines."""
+def test_any_value_of_an_option_ends_in_one_line(name: str, data: st.DataObject) -> None:
     words, good, others = COMMANDS[name]
     option = data.draw(st.sampled_from([*good, *others] or ["--help"]))
     value = data.draw(st.sampled_from([*NUMBERS, *TEXTS]))
@@ -140,8 +138,7 @@ def test_any_value_of_any_option(name: str, data: st.DataObject) -> None:
 
 @examples(10, full=25)
 @given(data=st.data())
-def test_any_experiment(data: st.DataObject) -> None:
-    """A value in an experiment's file ends in a traceback."""
+def test_any_value_in_an_experiment_ends_in_one_line(data: st.DataObject) -> None:
     odd = [
         "10" + "0" * 400,
         "1e400",

@@ -34,8 +34,7 @@ def test_the_demonstration_says_what_each_role_saw(tmp_path: Path, capsys: pytes
 
 
 @pytest.mark.full
-def test_the_demonstration_starts_its_processes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The same is not so of processes that nothing has prepared."""
+def test_the_demonstration_runs_in_unprepared_processes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     says_what_each_role_saw(tmp_path, capsys)
 
 

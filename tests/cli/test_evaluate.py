@@ -34,16 +34,14 @@ def file(tmp_path: Path) -> str:
     return str(path)
 
 
-def test_a_target_is_reported(file: str) -> None:
-    """The report lacks value, interval or promise."""
+def test_a_report_has_value_interval_and_promise(file: str) -> None:
     done = CliRunner().invoke(app, ["evaluate", file, "--target", "arm:blue", *COLUMNS])
     assert done.exit_code == 0
     for words in ("SNIPS of always blue", "95 % interval", "600 people", "No privacy is promised"):
         assert words in done.stdout
 
 
-def test_json_is_the_functions(file: str) -> None:
-    """The numbers for programs are others than those of `bd.ope`, or are no JSON."""
+def test_json_has_the_numbers_of_the_functions(file: str) -> None:
     log = bd.Log.read(file, arm="colour", reward="clicked", propensity=1 / 3, arms=["red", "blue", "green"])
     for method, function in (("snips", bd.ope.snips), ("ips", bd.ope.ips)):
         said = ["evaluate", file, "--target", "arm:blue", *COLUMNS, "--method", method, "--json"]
@@ -61,8 +59,7 @@ def test_private_values_keep_their_budget(file: str) -> None:
     assert "histogram" not in one
 
 
-def test_several_targets_are_compared(file: str, tmp_path: Path) -> None:
-    """Two targets are not compared on one budget, or a page is written about both."""
+def test_several_targets_are_compared_on_one_budget(file: str, tmp_path: Path) -> None:
     both = ["evaluate", file, "--target", "arm:blue", "--target", "uniform", *COLUMNS, "--epsilon", "1"]
     told = json.loads(CliRunner().invoke(app, [*both, "--json"]).stdout)
     assert set(told["values"]) == {"arm:blue", "uniform"}
@@ -72,7 +69,6 @@ def test_several_targets_are_compared(file: str, tmp_path: Path) -> None:
 
 
 def test_a_page_is_written(file: str, tmp_path: Path) -> None:
-    """--page leaves no page."""
     page = tmp_path / "value.html"
     done = CliRunner().invoke(app, ["evaluate", file, "--target", "uniform", *COLUMNS, "--page", str(page)])
     assert done.exit_code == 0
@@ -88,8 +84,7 @@ def test_a_saved_agent_is_evaluated(file: str, tmp_path: Path) -> None:
     assert told["mean_weight"] == pytest.approx(1.0, abs=0.01)  # it has learned nothing: all arms alike
 
 
-def test_propensities_of_each_arm(file: str) -> None:
-    """Arms that were given with probabilities that differ by design need a column of them."""
+def test_propensities_may_be_given_for_each_arm(file: str) -> None:
     said = ["evaluate", file, "--target", "arm:blue", "--arm", "colour", "--reward", "clicked", "--json",
             "--propensity"]  # fmt: skip
     one, two = (
@@ -105,7 +100,6 @@ def test_propensities_of_each_arm(file: str) -> None:
 
 
 def test_a_save_brings_its_map_and_its_arms(tmp_path: Path) -> None:
-    """Records with texts and missing values cannot be evaluated by an agent that acts on such, or by other arms."""
     features = bd.features.Map(bd.features.Range(age=(18, 80)), bd.features.OneHot(site=["north", "south"]))
     rng = np.random.default_rng(1)
     lines = ["age,site,reminder,outcome"]
@@ -145,14 +139,12 @@ def test_a_save_brings_its_map_and_its_arms(tmp_path: Path) -> None:
     ],
 )
 def test_mistakes_are_named(file: str, change: list[str], words: str) -> None:
-    """A mistake passes, or its message does not help."""
     done = CliRunner().invoke(app, ["evaluate", file, *COLUMNS, *change])
     assert isinstance(done.exception, BandannaError)
     assert words in str(done.exception)
 
 
-def test_progress_is_told(file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Somebody who waits for the probabilities of a saved agent is not told how many there are."""
+def test_progress_of_a_saved_agent_is_reported(file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told = []
     monkeypatch.setattr(
         "bandanna.cli.terminal.ProgressBar.__call__", lambda self, done, total, what: told.append((done, total, what))

@@ -31,8 +31,9 @@ TURNS = [
 @pytest.mark.parametrize("module", SERVE_MODULES)
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.often(of=lambda command, module: (command, module) in TURNS)
-def test_one_extra_is_enough(command: str, module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A command of a deployment names an extra that does not bring all that it needs, or says a trace."""
+def test_the_extra_serve_is_enough_for_deployments(
+    command: str, module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(sys.modules, module, None)
     refused = CliRunner().invoke(app, COMMANDS[command]).exception

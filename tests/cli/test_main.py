@@ -57,8 +57,9 @@ def test_bad_input_is_one_clear_line(
     assert "Traceback" not in err
 
 
-def test_a_question_is_needed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """Neither a budget nor a noise level: the error names both options."""
+def test_calibrate_needs_a_budget_or_a_noise_level(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     code, _, err = shell(monkeypatch, capsys, "calibrate", "--dim", "5", "--batch", "20")
     assert code == 2
     assert "--epsilon" in err
@@ -97,7 +98,6 @@ def test_success_ends_with_code_0(monkeypatch: pytest.MonkeyPatch, capsys: pytes
 
 
 def test_version_is_the_packages(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """--version prints the package's version."""
     code, out, _ = shell(monkeypatch, capsys, "--version")
     assert code in (0, None)
     assert out == f"bandanna {bandanna.__version__}\n"

@@ -22,8 +22,7 @@ def test_every_trust_model_is_forecast() -> None:
         assert word in done.stdout
 
 
-def test_json_has_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The rows for programs are not those of the function, or are no JSON."""
+def test_json_of_plan_has_the_rows_of_the_function(monkeypatch: pytest.MonkeyPatch) -> None:
     done = CliRunner().invoke(app, [*SMALL, "--trust", "central", "--fixed", "--json"])
     (row,) = json.loads(done.stdout)["rows"]
     (expected,) = plan.plan(dim=3, n_arms=4, users=200, epsilon=2.0, n_seeds=2, trust="central", fixed=True)

@@ -57,8 +57,7 @@ def rows(text: str) -> list[dict[str, Any]]:
     return list(document["rows"])
 
 
-def test_table_json_and_files(file: Path) -> None:
-    """A run prints the table and leaves all files; JSON of the same directory says the same, and only that."""
+def test_a_run_prints_a_table_and_leaves_all_files(file: Path) -> None:
     done = run(str(file), "--jobs", "1")
     assert done.exit_code == 0, done.output
     for words in ("Two [small] curves", "LinUCB-JDP-batched", "regret", "± s.e.", "epsilon", "bits/user", "seconds"):
@@ -86,8 +85,7 @@ def test_table_json_and_files(file: Path) -> None:
         assert f"{row['mean']:,.1f}" in done.stdout
 
 
-def test_figures_are_drawn(file: Path) -> None:
-    """With the extra, PNG and SVG are there; without it, a note names it. Never silence."""
+def test_figures_are_drawn_or_the_missing_extra_is_named(file: Path) -> None:
     done = run(str(file), "--jobs", "1", "--out", "here")
     drawn = {path.suffix for path in Path("here").glob("figure.*")}
     assert drawn == {".png", ".svg"} or "bandanna[plot]" in done.stderr

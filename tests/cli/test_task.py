@@ -70,8 +70,7 @@ def test_a_task_is_made_and_shown(folder: Path) -> None:
     assert command("show", "which") == shown
 
 
-def test_json_has_the_same(folder: Path) -> None:
-    """What is printed for programs is no JSON, or of another task than was written; or a forecast is always made."""
+def test_json_of_task_has_the_facts_of_the_document(folder: Path) -> None:
     said = json.loads(command("create", "which.toml", "--out", "some/where", "--no-forecast", "--json"))
     assert said["id"] == Task.read(folder / "some" / "where").id
     assert said["expected"] is None
@@ -79,8 +78,7 @@ def test_json_has_the_same(folder: Path) -> None:
     assert json.loads(command("show", "some/where", "--json")) == said
 
 
-def test_nothing_is_written_over(folder: Path) -> None:
-    """A second task takes the place of the first."""
+def test_a_task_never_replaces_another(folder: Path) -> None:
     command("create", "which.toml", "--no-forecast")
     before = {each: each.read_bytes() for each in sorted(folder.rglob("*.json"))}
     with pytest.raises(BandannaError, match="has a task already"):
@@ -131,7 +129,6 @@ def test_a_task_is_read_from_its_analyzer(folder: Path, url: str, monkeypatch: p
 
 
 def test_roles_join_a_task_on_machines_of_their_own(folder: Path) -> None:
-    """Draft, join, seal and accept leave each role with secrets that serve the task, and say what is next."""
     said = command("draft", "which.toml", "--no-forecast")
     assert "which.draft.json" in said
     for role in ("registrar", "analyzer", "shuffler", "helper"):

@@ -21,8 +21,7 @@ SETS = np.stack([ARMS, ARMS[::-1], 0.5 * ARMS, ARMS])  # (4, 3, 2)
 ROWS = np.arange(12).reshape(4, 3) / 12
 
 
-def test_fixed_arms_are_detected() -> None:
-    """Arms and means without a rounds axis are not simulated as fixed, or those with one are."""
+def test_arrays_without_a_rounds_axis_are_fixed_arms() -> None:
     for fixed, env in [
         (True, ArrayEnvironment(arms=ARMS, theta=[0.5, 0.5])),
         (True, ArrayEnvironment(arms=ARMS.tolist(), means=[0, 1, 0.5])),
@@ -64,7 +63,6 @@ def test_a_run_beyond_the_arrays_is_refused() -> None:
 
 
 def test_the_arrays_are_copied() -> None:
-    """Changing the array that was passed, or the one inside, changes the world."""
     mine = ARMS.copy()
     env = ArrayEnvironment(arms=mine, theta=[0.5, 0.5])
     mine[:] = 0
@@ -73,8 +71,7 @@ def test_the_arrays_are_copied() -> None:
         np.asarray(env.arms)[0, 0] = 2
 
 
-def test_equality_is_by_value() -> None:
-    """Environments of equal arms and means differ, or of other ones do not."""
+def test_array_environments_are_equal_by_value() -> None:
     env = ArrayEnvironment(arms=ARMS, theta=[0.5, 0.5])
     assert env == ArrayEnvironment(arms=ARMS, means=ARMS @ [0.5, 0.5])
     assert env != ArrayEnvironment(arms=ARMS, theta=[0.5, 0.4])
@@ -104,14 +101,12 @@ def test_rounding_errors_of_means_are_cut_off() -> None:
         ({"arms": SETS, "theta": None, "means": ROWS[:3]}, r"means must be .* got \(3, 3\)"),
     ],
 )
-def test_bad_arrays(bad: dict[str, Any], named: str) -> None:
-    """Arrays of wrong shape, not finite, or with means outside [0, 1] are not refused with the wrong entry's name."""
+def test_bad_arrays_are_refused_with_the_entry(bad: dict[str, Any], named: str) -> None:
     with pytest.raises(InvalidArgument, match=named):
         ArrayEnvironment(**{"arms": ARMS, "theta": [0.5, 0.5], **bad})
 
 
 def test_functions_see_the_round_and_their_own_generator() -> None:
-    """A function is not called once per round, in order, with a generator of the seed."""
     env = CallableEnvironment(
         dim=1, n_arms=2, contexts=lambda t, rng: [[t / 10], [rng.random()]], mean=lambda features: features[:, 0] ** 2
     )
@@ -138,15 +133,13 @@ def test_functions_see_the_round_and_their_own_generator() -> None:
         ({"mean": lambda features: [0.5, 1.2]}, r"mean\(features\)\[1\] must be a mean.*, got a float"),
     ],
 )
-def test_bad_answers_of_functions(bad: dict[str, Any], named: str) -> None:
-    """A wrong answer of a user's function is not refused with its name, round and entry."""
+def test_a_wrong_answer_of_a_function_is_refused_with_its_round(bad: dict[str, Any], named: str) -> None:
     good: dict[str, Any] = {"contexts": lambda t, rng: rng.random((2, 2)) / 2, "mean": lambda x: x.sum(axis=1)}
     env = CallableEnvironment(dim=2, n_arms=2, **{**good, **bad})
     with pytest.raises(InvalidStatistic, match=named):
         simulate(LinUCB(dim=2, horizon=10, privacy=none()), env)
 
 
-def test_functions_that_are_none() -> None:
-    """What is not a function is not refused by name."""
+def test_a_value_that_is_not_a_function_is_refused_by_name() -> None:
     with pytest.raises(InvalidArgument, match="mean"):
         CallableEnvironment(dim=1, n_arms=1, contexts=lambda t, rng: [[0.5]], mean=0.5)  # type: ignore[arg-type]

@@ -85,15 +85,13 @@ def read(env: Environment, seeds: list[int], sizes: list[int]) -> tuple[Any, Any
 
 
 @with_contexts
-def test_blocks_do_not_matter(env: Environment) -> None:
-    """Rounds read in parts are others than those read at once, or have other shapes."""
+def test_rounds_read_in_blocks_are_those_read_at_once(env: Environment) -> None:
     for one, two in zip(read(env, [3, 1], [ROUNDS]), read(env, [3, 1], [1, 2, ROUNDS - 10, 7]), strict=True):
         np.testing.assert_allclose(one, two, rtol=0, atol=1e-13)
 
 
 @with_contexts
-def test_company_does_not_matter(env: Environment) -> None:
-    """A seed among others has another world, or other rewards, than alone."""
+def test_a_seed_has_the_same_world_alone_and_among_others(env: Environment) -> None:
     together, alone = read(env, [4, 2, 9], [ROUNDS]), read(env, [2], [ROUNDS])
     for one, two in zip(together, alone, strict=True):
         np.testing.assert_allclose(one[1], two[0], rtol=0, atol=1e-13)

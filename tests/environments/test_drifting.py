@@ -23,7 +23,7 @@ def rounds_of(env: DriftingContexts, rounds: int, n_seeds: int = 3) -> tuple[Any
     return contexts, world.means(contexts)
 
 
-def test_gaps_at_every_scale() -> None:
+def test_gaps_have_angles_at_every_scale() -> None:
     """The best arm is not the last, or gaps are not 3/4 (1 - cos a) with angles halving from h in (1/2, 1]."""
     _, means = rounds_of(DriftingContexts(dim=4, n_arms=11, horizon=100), 100)
     np.testing.assert_allclose(means[..., -1], 0.75)
@@ -36,7 +36,6 @@ def test_gaps_at_every_scale() -> None:
 
 
 def test_features_have_norm_one() -> None:
-    """A feature vector is not of norm 1."""
     contexts, _ = rounds_of(DriftingContexts(dim=5, n_arms=8, horizon=50), 50)
     np.testing.assert_allclose(np.linalg.norm(contexts, axis=-1), 1)
 
@@ -50,8 +49,7 @@ def test_the_direction_turns_through_all_planes_and_back() -> None:
     np.testing.assert_allclose(env.weights(np.array([450])), env.weights(np.array([50])), atol=1e-12)
 
 
-def test_learned_directions_become_stale() -> None:
-    """The plane of the arms a quarter of a turn later still contains the direction that mattered before."""
+def test_after_a_quarter_turn_the_arms_lie_in_another_plane() -> None:
     contexts, _ = rounds_of(DriftingContexts(dim=5, n_arms=3, horizon=400), 300)
     side = contexts[:, :, 0] - contexts[:, :, 1]  # along o(t)
     side /= np.linalg.norm(side, axis=-1, keepdims=True)
@@ -88,7 +86,6 @@ def test_regret_grows_like_the_root_of_the_horizon() -> None:
 
 
 @pytest.mark.parametrize("bad", [{"turns": -1}, {"turns": np.nan}, {"horizon": 0}, {"n_arms": 0}, {"dim": 1.5}])
-def test_bad_arguments(bad: dict[str, Any]) -> None:
-    """An argument that cannot be is not refused by name."""
+def test_bad_arguments_of_drifting_contexts_are_refused(bad: dict[str, Any]) -> None:
     with pytest.raises(InvalidArgument, match=next(iter(bad))):
         DriftingContexts(**{"dim": 3, "n_arms": 5, "horizon": 10, **bad})

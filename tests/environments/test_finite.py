@@ -58,8 +58,7 @@ def test_clipped_gaussian_noise_is_gaussian_far_from_the_ends() -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"means": []}, {"means": [[0.1]]}, {"means": [0.5, 1.5]}, {"means": "two"}])
-def test_means_without_meaning(wrong: dict[str, object]) -> None:
-    """A mean outside of the law's range, or no list of means, is accepted."""
+def test_means_outside_of_the_law_are_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(InvalidArgument, match="means"):
         FiniteArms(**wrong)  # type: ignore[arg-type]
     with pytest.raises(InvalidArgument, match="low"):
@@ -92,7 +91,6 @@ def test_worlds_on_the_sphere_are_the_same_in_any_company(env: SphereArms | Sphe
 
 
 def test_contexts_as_published_leave_the_unit_ball() -> None:
-    """The published contexts have norm 1 after all, or another variance."""
     raw = SphereContexts(dim=3, n_arms=50, scaled=False).begin(Streams([0])).contexts(0, 400)[0]
     assert np.mean(np.linalg.norm(raw, axis=-1) > 1) > 0.3
     assert np.var(raw) == pytest.approx(0.1, rel=0.05)

@@ -66,8 +66,7 @@ def test_rewards_stay_in_their_range_and_have_their_mean(link: Binomial | Trunca
     assert abs(float(np.mean(rewards - means))) < 5 * bound / 2 / np.sqrt(rewards.size)
 
 
-def test_an_instance_ends() -> None:
-    """Rounds beyond the published ones would be invented."""
+def test_an_instance_ends_after_its_published_rounds() -> None:
     world = PublishedGLM(rounds=10).begin(Streams([0]))
     with pytest.raises(InvalidArgument, match="at most 10"):
         world.contexts(5, 6)

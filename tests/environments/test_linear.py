@@ -94,8 +94,7 @@ def test_normalised_is_the_same_instance() -> None:
     )
 
 
-def test_bad_published_arguments() -> None:
-    """A dimension that cannot be is not refused by name."""
+def test_bad_dimensions_are_refused_by_name() -> None:
     with pytest.raises(InvalidArgument, match="dim"):
         PublishedLinear(dim=0)
 

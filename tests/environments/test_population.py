@@ -76,8 +76,7 @@ def test_clients_do_not_depend_on_blocks_or_company(monkeypatch: pytest.MonkeyPa
     np.testing.assert_array_equal(both, alone)
 
 
-def test_clips_are_counted() -> None:
-    """A client whose mean leaves [-B, B] is not counted, or one is that does not."""
+def test_clients_whose_mean_is_clipped_are_counted() -> None:
     world = Population(arms=[[1.0]], theta=[1.0], sigma=1.0).begin(Streams([1]))
     clients = world.clients(0, np.ones((1, 1)), np.array([3]), 10_000)
     list(clients)
@@ -88,8 +87,7 @@ def test_clips_are_counted() -> None:
     assert certain.clipped == 0
 
 
-def test_drawn_instances() -> None:
-    """Arms or models are no unit vectors, or seeds share them."""
+def test_drawn_instances_are_unit_vectors_of_their_own() -> None:
     world = Population(dim=5, n_arms=7).begin(Streams([0, 1]))
     np.testing.assert_allclose(np.linalg.norm(world.arms, axis=-1), 1)
     np.testing.assert_allclose(np.linalg.norm(world.theta, axis=-1), 1)
@@ -97,8 +95,7 @@ def test_drawn_instances() -> None:
     np.testing.assert_allclose(world.global_means(), np.einsum("skd,sd->sk", world.arms, world.theta))
 
 
-def test_values_are_values() -> None:
-    """Two equal populations differ, or arrays make a population unhashable."""
+def test_populations_are_equal_and_hashable_by_value() -> None:
     one, other = (Population(arms=ARMS, theta=THETA) for _ in range(2))
     assert one == other
     assert hash(one) == hash(other)
@@ -122,8 +119,7 @@ def test_models_are_refused_by_name(theta: Any, message: str) -> None:
     np.testing.assert_array_equal(alike.global_means(), 0.0)
 
 
-def test_one_client_per_round() -> None:
-    """A contextual policy on the population sees other means than those of a fresh client's reward."""
+def test_one_client_per_round_sees_the_means_of_fresh_clients() -> None:
     people = Population(arms=ARMS, theta=THETA, sigma=0.5)
     env = OneClientPerRound(population=people)
     world = env.begin(Streams([4]))
@@ -163,7 +159,6 @@ def test_one_client_per_round_needs_as_many_users() -> None:
     ],
 )
 def test_bad_populations_are_refused(arguments: dict[str, Any]) -> None:
-    """A population that has no meaning is accepted."""
     with pytest.raises(BandannaError):
         Population(**arguments)
 

@@ -17,8 +17,7 @@ RNG = np.random.default_rng(0)
 X, Y = RNG.uniform(-0.5, 0.5, (40, 2)), RNG.integers(0, 3, 40)
 
 
-def test_labels_are_rewards() -> None:
-    """The right arm does not earn 1 and the others 0, or features are not those of the person."""
+def test_the_right_label_earns_one() -> None:
     env = Table.from_labels(X, Y)
     world = env.begin(Streams([1, 2]))
     contexts = world.contexts(0, 100)
@@ -48,8 +47,7 @@ def test_everybody_comes_as_often_or_once() -> None:
         once.check_rounds(41)
 
 
-def test_tables_are_values() -> None:
-    """Equal tables differ, or other ones are equal."""
+def test_tables_are_equal_by_value() -> None:
     one = Table.from_labels(X, Y)
     assert one == Table.from_labels(X.copy(), Y.tolist())
     assert hash(one) == hash(Table.from_labels(X, Y))

@@ -134,8 +134,7 @@ def test_means_are_means_of_rewards_in_the_unit_interval(name: str) -> None:
 
 
 @each
-def test_environments_are_values(name: str) -> None:
-    """Equal descriptions are not equal, have other hashes, or do not survive a trip between processes."""
+def test_environments_are_equal_hashable_and_picklable_by_value(name: str) -> None:
     env, twin = ENVIRONMENTS[name](), ENVIRONMENTS[name]()
     assert env == twin
     assert hash(env) == hash(twin)
@@ -159,14 +158,12 @@ def test_sums_of_rewards_have_the_law_of_rewards(name: str) -> None:
 
 @pytest.mark.parametrize("module", [recorded, linear], ids=lambda module: module.__name__)
 def test_examples_in_docstrings_run(module: Any) -> None:
-    """An example in the documentation shows what does not happen."""
     result = doctest.testmod(module)
     assert result.attempted > 0
     assert result.failed == 0
 
 
-def test_laws_of_rewards() -> None:
-    """Rewards leave [0, 1], laws are not values, or a width that cannot be is taken."""
+def test_laws_of_rewards_stay_in_range_and_are_values() -> None:
     assert Bounded(width=0.2) == Bounded(width=0.2) != Bounded(width=0.3)
     assert hash(Bernoulli()) == hash(Bernoulli())
     means = np.linspace(0, 1, 101)[None].repeat(200, axis=0)
@@ -182,8 +179,7 @@ def test_laws_of_rewards() -> None:
 
 
 @pytest.mark.parametrize("bad", [{"dim": 0}, {"dim": 2.5}, {"n_arms": 0}, {"n_arms": None}])
-def test_sizes_that_cannot_be(bad: dict[str, Any]) -> None:
-    """A world without arms or coordinates is not refused by name."""
+def test_worlds_of_bad_sizes_are_refused_by_name(bad: dict[str, Any]) -> None:
     with pytest.raises(InvalidArgument, match=next(iter(bad))):
         LinearContextual(**{"dim": 2, "n_arms": 2, **bad})
 

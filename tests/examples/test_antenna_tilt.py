@@ -34,8 +34,9 @@ def test_configurations_are_a_net(tilt: ModuleType) -> None:
     assert np.max(np.linalg.norm(net, axis=1)) <= 1 + 1e-12
 
 
-def test_example_runs(tilt: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """The example breaks, leaves out a trust model, or does not print its promise."""
+def test_the_antenna_example_runs(
+    tilt: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(tilt, "HORIZON", 1000)
     settings, net = tilt.configurations()
     tilt.compare(net)

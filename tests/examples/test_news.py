@@ -53,8 +53,7 @@ def test_the_page_learns_and_remembers(tmp_path: Path) -> None:
     assert again.recommend() == app.HEADLINES[3]
 
 
-def test_one_click_for_a_reader(tmp_path: Path) -> None:
-    """A reader counts twice, a second click or an invented one is an error, or a cookie can be read by scripts."""
+def test_a_reader_counts_once(tmp_path: Path) -> None:
     app, readers = module("app"), module("readers")
     front = app.build(tmp_path / "a")
 
@@ -78,8 +77,7 @@ def test_one_click_for_a_reader(tmp_path: Path) -> None:
     visit(front, steps)
 
 
-def test_what_the_page_promises(tmp_path: Path) -> None:
-    """The page or its README state another promise than the agent's, or something on it is not escaped."""
+def test_the_page_states_the_guarantee_of_the_agent(tmp_path: Path) -> None:
     app = module("app")
     app.HEADLINES[0] = '<script>alert(1)</script> & "quotes"'
     text = visit(app.build(tmp_path / "a"), lambda client: client.get("/")).text

@@ -25,8 +25,7 @@ ROOT = Path(__file__).parents[2]
 NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
 
 
-def test_the_four_are_there() -> None:
-    """A notebook that the documentation promises is missing, or no page leads to it."""
+def test_four_notebooks_are_linked_from_the_documentation() -> None:
     names = [path.name for path in NOTEBOOKS]
     assert names == ["deployment.ipynb", "logs_and_ope.ipynb", "own_data.ipynb", "quick_start.ipynb"]
     pages = "\n".join(page.read_text(encoding="utf-8") for page in (ROOT / "docs").rglob("*.md"))
@@ -45,7 +44,6 @@ def test_a_notebook_is_kept_clean(path: Path) -> None:
 @pytest.mark.usefixtures("_quick_roles")
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cell of a notebook raises an error, or warns of something."""
     monkeypatch.setenv("MPLBACKEND", "agg")
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
     monkeypatch.chdir(tmp_path)

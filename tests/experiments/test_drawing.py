@@ -63,8 +63,9 @@ def test_regret_against_epsilon_is_against_that_of_what_ran(experiment: Experime
     assert bars.lines[0].get_ydata().tolist() == wanted
 
 
-def test_regret_against_the_horizon(experiment: Experiment, results: dict[str, Result]) -> None:
-    """The panels are not those of the worlds, or points of one series are not one line."""
+def test_regret_against_the_horizon_has_a_panel_for_each_world(
+    experiment: Experiment, results: dict[str, Result]
+) -> None:
     figure = runner.draw_against(experiment, results, "horizon")
     assert len(figure.axes) == 2
     assert [bars.lines[0].get_xdata().tolist() for bars in figure.axes[1].containers] == [[20.0, 100.0]] * 3

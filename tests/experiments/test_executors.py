@@ -126,14 +126,14 @@ def test_a_killed_worker_changes_nothing(cluster: Any, experiment: Path, local: 
 
 
 @pytest.mark.full
-def test_a_cluster_on_this_machine(experiment: Path, local: dict[str, Result]) -> None:
-    """Without an address no cluster is made, its workers use several threads, or it gives other numbers."""
+def test_a_local_cluster_gives_the_same_numbers(experiment: Path, local: dict[str, Result]) -> None:
     assert timeless(bd.experiments.run(Experiment.from_toml(experiment), executor="dask", jobs=2)) == local
 
 
 @pytest.mark.full
-def test_a_killed_client_resumes(cluster: Any, experiment: Path, local: dict[str, Result], tmp_path: Path) -> None:
-    """After SIGKILL of `bandanna run` a finished block is computed again, or results are others."""
+def test_a_killed_run_on_a_cluster_resumes_without_repeating(
+    cluster: Any, experiment: Path, local: dict[str, Result], tmp_path: Path
+) -> None:
     out, address = tmp_path / "out", cluster.scheduler_address
     command = [*SHELL, str(experiment), "--executor", "dask", "--scheduler", address, "--out", str(out)]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
@@ -151,8 +151,7 @@ def test_a_killed_client_resumes(cluster: Any, experiment: Path, local: dict[str
 
 
 @pytest.mark.full
-def test_audits_over_a_cluster(cluster: Any) -> None:
-    """Rows of the gallery, or blocks of one audit, differ from those of this process."""
+def test_audits_on_a_cluster_give_the_same_rows(cluster: Any) -> None:
     there: dict[str, Any] = {"executor": "dask", "scheduler": cluster.scheduler_address}
     few: dict[str, Any] = {"trials": 600, "wanted": lambda name, known: name in ("half the noise", "gaussian")}
     assert bd.audit.run_gallery(**few, **there).to_dict() == bd.audit.run_gallery(**few).to_dict()
@@ -160,8 +159,7 @@ def test_audits_over_a_cluster(cluster: Any) -> None:
     assert bd.audit.audit("LinTS-SDP", **one, **there).rows == bd.audit.audit("LinTS-SDP", **one).rows
 
 
-def test_studies_over_a_cluster(threads: Any, tmp_path: Path) -> None:
-    """Rows of a study differ from those of this process."""
+def test_studies_on_a_cluster_give_the_same_rows(threads: Any, tmp_path: Path) -> None:
     there: dict[str, Any] = {"executor": "dask", "scheduler": threads.scheduler_address}
     (tmp_path / "ACTG175.csv").write_text(files.actg())
     trial = bd.datasets.load("actg175", path=tmp_path / "ACTG175.csv")
@@ -299,8 +297,7 @@ def test_workers_that_could_give_other_numbers_are_refused(monkeypatch: pytest.M
         executors._run_in_worker(os.getpid, {}, executors._describe_versions())
 
 
-def test_bad_choices_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A misspelt executor, an address without Dask, or a missing extra is found out only later, or not named."""
+def test_bad_executors_are_refused_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InvalidArgument, match=r"executor must be one of 'processes', 'dask', got 'dusk'"):
         executors.choose_executor("dusk", jobs=1)
     with pytest.raises(InvalidArgument, match='scheduler must be None unless executor="dask"'):
@@ -316,8 +313,7 @@ def test_bad_choices_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         executors.choose_executor("dask", jobs=1)
 
 
-def test_an_executor_of_ones_own(tmp_path: Path) -> None:
-    """Whoever calls functions for tasks cannot run a sweep."""
+def test_a_sweep_runs_on_an_executor_of_ones_own(tmp_path: Path) -> None:
 
     class Here:
         """In this process."""

@@ -241,14 +241,12 @@ def test_a_list_means_one_curve_for_each() -> None:
     assert not experiment.curves[2].policy(dim=3, horizon=200).privacy.noisy
 
 
-def test_batches_may_grow() -> None:
-    """A table {first, ratio} is a geometric schedule."""
+def test_a_table_of_first_and_ratio_is_a_geometric_schedule() -> None:
     experiment = Experiment.from_dict(changed(("algorithm", 0, "batch"), {"first": 10, "ratio": 1.5}))
     assert experiment.curves[0].policy(dim=3, horizon=200)._schedule == geometric(first=10, ratio=1.5)
 
 
 def test_environments_get_their_arguments() -> None:
-    """Arguments, laws of rewards and arrays arrive; an environment that must know the horizon is told."""
     bounded = {"name": "LinearContextual", "dim": 3, "n_arms": 4, "reward": {"name": "Bounded", "width": 0.1}}
     assert Experiment.from_dict({**GOOD, "environment": bounded}).world() == LinearContextual(
         dim=3, n_arms=4, reward=Bounded(width=0.1)
@@ -289,8 +287,7 @@ def test_policies_of_finite_arms_are_refused_where_arms_have_features() -> None:
         Experiment.from_dict({**GOOD, "environment": world, "algorithm": [{"name": "UCB1"}]})
 
 
-def test_finite_arms_from_a_file() -> None:
-    """A file cannot name finite arms, their law, their policy's own arguments, or what the name says is overruled."""
+def test_a_file_sets_finite_arms_their_law_and_arguments() -> None:
     world = {"name": "FiniteArms", "means": [-0.5, 0.5], "reward": {"name": "ClippedGaussian", "low": -1, "high": 1}}
     table = {"name": "AdaC-UCB", "rho": [0.1, 1.0], "optimism": 3.5, "reward_range": [[-1, 1]]}
     experiment = Experiment.from_dict({**GOOD, "environment": world, "algorithm": [table]})
@@ -315,8 +312,7 @@ def test_the_example_is_an_experiment() -> None:
     assert all(name in EXAMPLE.read_text(encoding="utf-8") for name in ENVIRONMENTS)
 
 
-def test_populations_with_printed_noise_from_a_file() -> None:
-    """A file could not ask phased elimination for the papers' noise, which `make` gives."""
+def test_a_file_sets_populations_and_printed_noise() -> None:
     spent = {"epsilon": [0.5, 1.0], "delta": 1e-5}
     document = {
         **GOOD,
@@ -334,8 +330,7 @@ def test_populations_with_printed_noise_from_a_file() -> None:
         Experiment.from_dict(document)
 
 
-def test_arms_with_models_of_their_own_from_a_file() -> None:
-    """A file cannot say that every arm has a model of its own, or says it of a world with other arms."""
+def test_a_file_sets_models_for_each_arm() -> None:
     document = changed(("environment",), {"name": "DisjointLinear", "dim": 2, "n_arms": 3})
     document["algorithm"] = [{"name": "LinTS-SDP", "n_arms": 3, "features": 2, "epsilon": 3.0, "delta": 1e-5}]
     experiment = Experiment.from_dict(document)
@@ -345,8 +340,7 @@ def test_arms_with_models_of_their_own_from_a_file() -> None:
         Experiment.from_dict(document)
 
 
-def test_exploration_from_a_file() -> None:
-    """A file cannot say that some users take any arm."""
+def test_a_file_sets_exploration() -> None:
     document = changed(("algorithm",), [{"name": "LinTS", "explore": {"first": 50, "then": 0.1}}])
     assert Experiment.from_dict(document).curves[0].policy(dim=3, horizon=200).explore == uniform(first=50, then=0.1)
     document["algorithm"][0]["explore"]["often"] = 1

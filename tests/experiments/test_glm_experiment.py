@@ -23,8 +23,7 @@ FILE = {
 }
 
 
-def test_generalised_linear_policies_in_experiment_files() -> None:
-    """A file could not name these policies and worlds, or set their arguments."""
+def test_a_file_sets_generalised_linear_policies() -> None:
     made = Experiment.from_dict(FILE)
     policies = [curve.policy(dim=2, horizon=60) for curve in made.curves]
     assert [type(policy) for policy in policies] == [RSGLinUCB, GLMJDP, GLMJDP, GLMSDP]
@@ -35,7 +34,6 @@ def test_generalised_linear_policies_in_experiment_files() -> None:
 
 
 def test_wrong_tables_are_refused() -> None:
-    """A misspelt key, a missing budget or constants that are no constants would pass."""
     base = {**FILE, "algorithm": [{"name": "GLM-JDP", "epsilon": 1.0, "delta": 1e-3, "stepz": 3}]}
     with pytest.raises(InvalidArgument, match="stepz"):
         Experiment.from_dict(base)

@@ -85,8 +85,7 @@ def test_users_are_doubled_until_something_is_learned(monkeypatch: pytest.Monkey
     assert simulated == [("none", 400), ("local", 400), ("local", 800), ("local", 1_600), ("local", 3_200)]
 
 
-def test_a_search_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A hopeless budget is simulated for ever, or the most that were tried are not named."""
+def test_a_search_for_enough_users_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plan_module, "_SEARCH", plan_module._PlanProblem.numbers(_problem(), 1_700, 3))
     said: list[str] = []
     (local,) = plan(
@@ -99,8 +98,7 @@ def test_a_search_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (alone.share, alone.enough, alone.tried) == (local.share, None, None)
 
 
-def test_plain_values(small: dict[str, Forecast]) -> None:
-    """A dictionary for JSON has something that JSON has not."""
+def test_forecasts_are_plain_values(small: dict[str, Forecast]) -> None:
     (one,) = plan(**{**SMALL, "n_seeds": 1, "trust": "none", "fixed": True})
     assert one.to_dict()["stderr"] is None
     assert one.to_dict()["guarantee"]["epsilon"] is None
@@ -124,7 +122,6 @@ def test_plain_values(small: dict[str, Forecast]) -> None:
     ],
 )
 def test_bad_arguments_are_named(argument: str, value: Any, words: str) -> None:
-    """An error does not say which argument, which value, or what is allowed."""
     with pytest.raises(InvalidArgument) as caught:
         plan(**{**SMALL, "n_seeds": 50, argument: value})
     assert str(caught.value).startswith(f"{argument} must be ")

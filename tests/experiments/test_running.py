@@ -41,8 +41,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Results:
         return bd.experiments.run(GRID, out=tmp_path_factory.mktemp("grid") / "out", jobs=1)
 
 
-def test_lists_span_a_grid(done: Results) -> None:
-    """A curve of an algorithm at a point of the grid is missing, or is not what simulating that point gives."""
+def test_lists_span_a_grid_of_simulated_points(done: Results) -> None:
     labels = [
         f"{series}, horizon = {horizon}, dim = {dim}"
         for horizon in (40, 80)
@@ -95,8 +94,7 @@ def test_a_grid_is_resumed_and_read_back(done: Results, monkeypatch: pytest.Monk
     assert Experiment.from_dict(done.experiment.to_dict()) == done.experiment
 
 
-def test_one_result_as_frames(done: Results) -> None:
-    """Frames of the three libraries differ, or a library that is missing is not named."""
+def test_results_have_frames_of_three_libraries(done: Results) -> None:
     result = done["LinTS, horizon = 40, dim = 2"]
     table = result.to_frame()
     assert table.columns.tolist() == [
@@ -115,7 +113,6 @@ def test_one_result_as_frames(done: Results) -> None:
 
 
 def test_missing_libraries_are_named(done: Results, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without pandas, polars or pyarrow an error of another family comes, or one that does not say what to install."""
 
     def absent(name: str) -> None:
         raise ImportError(name)
@@ -129,8 +126,7 @@ def test_missing_libraries_are_named(done: Results, monkeypatch: pytest.MonkeyPa
         result.to_frame(kind="polars")
 
 
-def test_a_file_goes_beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The results of a file are elsewhere than `bandanna run` puts them, or those of a mapping are left somewhere."""
+def test_results_of_a_file_lie_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     small = {**GRID, "horizon": 10, "seeds": 1, "environment": {"name": "FiniteArms", "means": [0.2, 0.8]}}
     small["algorithm"] = [{"name": "UCB1"}]

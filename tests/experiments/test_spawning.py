@@ -55,8 +55,7 @@ def test_a_script_needs_no_guard(tmp_path: Path) -> None:
     assert one.stdout.count("begins") == 1
 
 
-def test_a_policy_of_the_script_itself(tmp_path: Path) -> None:
-    """A policy in the script cannot run in its process, or why it cannot in others is not said; or they never end."""
+def test_a_policy_of_the_script_runs_in_its_process(tmp_path: Path) -> None:
     one, two = (ran(tmp_path, jobs=jobs, name="__main__:Mine", policy=POLICY) for jobs in (1, 2))
     assert one.returncode == 0, one.stderr
     assert two.returncode == 1

@@ -72,8 +72,7 @@ def sticky(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("sticky")
-def test_rows_of_a_log(trial: DataSet) -> None:
-    """A row is missing, lacks a column, or says another thing than the data: best arm, random, no privacy, epsilon."""
+def test_rows_of_a_log_agree_with_the_data(trial: DataSet) -> None:
     rows = study(trial, epsilons=(1.0, 3.0), trusts=("central", "local"), seeds=3, horizon=390)
     names = [(row["algorithm"], row["trust"], row["epsilon"]) for row in rows]
     assert names[:4] == [(name, "none", None) for name in ("LinTS", "best arm", "random", "sticky")]
@@ -95,8 +94,7 @@ def test_all_trust_models_by_default(trial: DataSet) -> None:
 
 
 @pytest.mark.usefixtures("sticky")
-def test_rows_of_a_table(prompts: DataSet) -> None:
-    """A table is not played, or not by all algorithms."""
+def test_a_table_is_played_by_all_algorithms(prompts: DataSet) -> None:
     names = ("LinTS", "LinTS-users", "LinTS-arms", "LinUCB", "sticky")
     rows = study(prompts, **{**FEW, "algorithms": names, "horizon": 200})
     assert len(rows) == 9
@@ -105,22 +103,19 @@ def test_rows_of_a_table(prompts: DataSet) -> None:
     assert best["mean_reward"] > 0.8  # the first batch is random, all others are the best arm
 
 
-def test_linucb_by_the_recipe(trial: DataSet) -> None:
-    """LinUCB does not see an own block for each arm."""
+def test_linucb_sees_a_block_for_each_arm(trial: DataSet) -> None:
     rows = study(trial, **{**FEW, "algorithms": ("LinUCB",), "horizon": 100})
     assert [row["epsilon"] for row in rows] == [None, 1.0]
 
 
 def test_peers_see_features_in_the_unit_ball(trial: DataSet) -> None:
-    """Other libraries get vectors longer than 1, or no constant."""
     users = add_constant(trial)
     assert users.shape == (400, 2)
     assert np.all(np.linalg.norm(users, axis=1) <= 1 + 1e-12)
     np.testing.assert_allclose(users[:, -1], math.sqrt(0.5))
 
 
-def test_peers_play_the_same_people(trial: DataSet, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A library's replay has another order of events, or accepts others, than ours."""
+def test_peers_replay_the_same_events(trial: DataSet, monkeypatch: pytest.MonkeyPatch) -> None:
 
     class Fixed(Sticky):
         def act(self, contexts: Any) -> Any:
@@ -134,8 +129,9 @@ def test_peers_play_the_same_people(trial: DataSet, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("online", [False, True])
-def test_who_learns_at_once(online: bool, trial: DataSet, prompts: DataSet, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A library that learns from one person after the other is given batches, or one for batches single persons."""
+def test_peers_learn_one_by_one_or_in_batches_as_they_support(
+    online: bool, trial: DataSet, prompts: DataSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sizes: list[int] = []
 
     class Counting(Sticky):
@@ -152,8 +148,7 @@ def test_who_learns_at_once(online: bool, trial: DataSet, prompts: DataSet, monk
         assert sum(sizes) == 60
 
 
-def test_seeds_are_their_own(trial: DataSet) -> None:
-    """More seeds change what the first ones have given."""
+def test_more_seeds_do_not_change_the_first_ones(trial: DataSet) -> None:
     one, two = (study(trial, **{**FEW, "seeds": seeds})[0]["mean_reward"] for seeds in (1, 2))
     alone = bd.replay(
         bd.LinTS(dim=4, intercept=True, horizon=60, alpha=0.25, batch=9, privacy=bd.none()),
@@ -164,8 +159,9 @@ def test_seeds_are_their_own(trial: DataSet) -> None:
     assert two == alone.mean_reward
 
 
-def test_finished_rows_are_kept(trial: DataSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A study that was stopped begins anew, a damaged row is believed, or another study is mixed in."""
+def test_a_stopped_study_keeps_its_finished_rows(
+    trial: DataSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     out = tmp_path / "out"
     first = study(trial, **FEW, out=out)
     seen: list[str] = []
@@ -184,8 +180,7 @@ def test_finished_rows_are_kept(trial: DataSet, tmp_path: Path, monkeypatch: pyt
         study(trial, **FEW, out=tmp_path / "file")
 
 
-def test_files_of_a_study(trial: DataSet, tmp_path: Path) -> None:
-    """What a study leaves is not what it has found."""
+def test_a_study_writes_its_rows(trial: DataSet, tmp_path: Path) -> None:
     rows = study(trial, **{**FEW, "epsilons": (0.5, 1.0), "algorithms": ("LinTS", "random", "best arm")})
     assert study_module.write_study(rows, tmp_path / "out", title="A trial") == []
     stored = json.loads((tmp_path / "out" / "rows.json").read_text())
@@ -223,13 +218,11 @@ def test_what_is_wrong_is_named(trial: DataSet, named: dict[str, Any], words: st
 
 
 def test_other_data_is_refused() -> None:
-    """Something that is no data set is played."""
     with pytest.raises(InvalidArgument, match=r"bd\.datasets\.load"):
         study([1, 2, 3])  # type: ignore[arg-type]
 
 
-def test_users_without_features(tmp_path: Path) -> None:
-    """Own data without a map of features cannot be studied, or pretend to have some."""
+def test_data_without_a_map_has_no_features(tmp_path: Path) -> None:
     (tmp_path / "own.csv").write_text("arm,reward\n" + "a,1\nb,0\n" * 40)
     data = read(tmp_path / "own.csv", arm="arm", reward="reward", propensity=0.5)
     rows = study(data, **{**FEW, "horizon": 80})
@@ -259,8 +252,7 @@ def test_own_data_have_a_model_that_people_are_enough_for() -> None:
     assert choose_setting("own", rows=10**6, logged=True, features=0, arms=2).model == "arms"
 
 
-def test_lists_of_options() -> None:
-    """`--epsilon 1 3` is one number and something that is not known; or the data set is taken for a number."""
+def test_an_option_takes_several_values() -> None:
     words = ["actg175", "--epsilon", "0.5", "1e-1", "--trust", "central", "local", "--json", "--seeds", "3"]
     assert _repeat_options(words) == [
         *("actg175", "--epsilon", "0.5", "--epsilon", "1e-1", "--trust", "central", "--trust", "local"),
@@ -270,8 +262,7 @@ def test_lists_of_options() -> None:
     assert _repeat_options(["--algorithms", "LinTS", "best arm", "x"])[-3:] == ["--algorithms", "best arm", "x"]
 
 
-def test_the_command(tmp_path: Path) -> None:
-    """`bandanna study` prints something else than its rows, or leaves no files."""
+def test_the_command_prints_its_rows_and_writes_files(tmp_path: Path) -> None:
     (tmp_path / "ACTG175.csv").write_text(files.actg())
     words = ["study", "actg175", "--path", str(tmp_path / "ACTG175.csv"), "--epsilon", "1", "3", "--seeds", "2"]
     words += ["--horizon", "60", "--trust", "central", "--algorithms", "LinTS", "random"]
@@ -289,8 +280,7 @@ def test_the_command(tmp_path: Path) -> None:
     assert (tmp_path / "out" / "rows.parquet").exists()
 
 
-def test_the_command_on_own_files(tmp_path: Path) -> None:
-    """An own file and an own map cannot be studied from the command line, or wrong options are not named."""
+def test_the_command_reads_own_files_and_maps(tmp_path: Path) -> None:
     (tmp_path / "own.csv").write_text("arm,reward,age\n" + "a,1,20\nb,0,30\n" * 40)
     (tmp_path / "map.toml").write_text("[features.columns]\nage = [18, 80]\n")
     own = ["study", str(tmp_path / "own.csv"), "--epsilon", "1", "--seeds", "1", "--trust", "central", "--json"]
@@ -308,8 +298,7 @@ def test_the_command_on_own_files(tmp_path: Path) -> None:
         assert told in str(done.exception)
 
 
-def test_the_list_of_data_sets() -> None:
-    """`bandanna datasets` does not list a data set, or a card is not shown."""
+def test_the_command_lists_data_sets_and_shows_cards() -> None:
     done = CliRunner().invoke(app, ["datasets", "--json"])
     assert {row["name"] for row in json.loads(done.stdout)["rows"]} == {card.name for card in bd.datasets.cards()}
     done = CliRunner().invoke(app, ["datasets"])
@@ -350,8 +339,7 @@ def test_installed_data_and_libraries(name: str) -> None:
     assert study(data, **{**FEW, "algorithms": ["vowpalwabbit SquareCB"]})[0]["n_seeds"] == 2
 
 
-def test_own_maps_in_studies(tmp_path: Path) -> None:
-    """A map with a constant of its own gives users' models two."""
+def test_a_map_with_a_constant_adds_no_second_one(tmp_path: Path) -> None:
     (tmp_path / "ACTG175.csv").write_text(files.actg())
     data = bd.datasets.load("actg175", path=tmp_path / "ACTG175.csv", features=Map(Range(cd40=(0, 999), age=(0, 99))))
     assert study(data, **{**FEW, "algorithms": ("LinTS-users",)})[0]["n_seeds"] == 2

@@ -180,7 +180,6 @@ def test_without_extras_the_rest_is_written(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_a_killed_run_resumes_without_repeating(tmp_path: Path) -> None:
-    """After SIGKILL no worker lives on, finished blocks stay untouched, and results equal an undisturbed run's."""
     file, out = tmp_path / "mine.toml", tmp_path / "killed"
     process = started(file, out)
     process.kill()

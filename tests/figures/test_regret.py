@@ -79,14 +79,12 @@ def test_any_regret_can_be_drawn(log: bool, scale: float, tmp_path: Path) -> Non
     assert "regret" in texts(tmp_path / "f.svg")
 
 
-def test_logarithmic_axes() -> None:
-    """`log` leaves an axis linear."""
+def test_log_makes_both_axes_logarithmic() -> None:
     axes = plot_regret([simulated()], log=True).axes[0]
     assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
 
 
-def test_results_of_different_length_and_seeds(tmp_path: Path) -> None:
-    """Curves of other horizons are cut off, or the number of seeds is told wrongly."""
+def test_results_of_other_horizons_and_seeds_are_drawn_whole(tmp_path: Path) -> None:
     full = simulated()
     short = replace(simulated(2), checkpoints=full.checkpoints[:10], regret=full.regret[:2, :10])
     axes = plot_regret({"full": full, "short": short}).axes[0]
@@ -94,23 +92,20 @@ def test_results_of_different_length_and_seeds(tmp_path: Path) -> None:
     assert "mean of 2 to 4 seeds; band: ± 2 standard errors" in [text.get_text() for text in axes.texts]
 
 
-def test_names_are_labels(tmp_path: Path) -> None:
-    """Results in a sequence do not go by their names, or equal names are not told apart."""
+def test_names_are_labels_and_equal_ones_are_numbered(tmp_path: Path) -> None:
     plot_regret([simulated(name="Amp"), simulated(), simulated()], tmp_path / "f.svg")
     labels = {text.rpartition("  ")[0] for text in texts(tmp_path / "f.svg")}
     assert {"Amp", "local (1)", "local (2)"} <= labels
 
 
-def test_many_curves_differ() -> None:
-    """Two of fifteen curves have the same colour and dashes."""
+def test_many_curves_differ_in_colour_or_dashes() -> None:
     axes = plot_regret([simulated()] * 15).axes[0]
     styles = [(line.get_color(), str(line._unscaled_dash_pattern)) for line in axes.lines[:15]]
     assert len(set(styles)) == 15
     assert len(set(PALETTE)) == len(PALETTE)
 
 
-def test_labels_keep_apart() -> None:
-    """Labels overlap, change their order, or move where there is room."""
+def test_labels_are_moved_apart_in_order() -> None:
     rng = np.random.default_rng(3)
     for _ in range(200):
         wanted = rng.random(rng.integers(1, 9)) ** 3
@@ -128,8 +123,7 @@ def test_the_same_results_give_the_same_file(tmp_path: Path) -> None:
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
 
 
-def test_bad_arguments(tmp_path: Path) -> None:
-    """No results, an unknown suffix or a missing folder is not refused by name."""
+def test_bad_arguments_of_a_figure_are_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument, match="results"):
         plot_regret({}, tmp_path / "f.png")
     with pytest.raises(InvalidArgument, match=r"'\.png', '\.svg'"):
@@ -139,7 +133,6 @@ def test_bad_arguments(tmp_path: Path) -> None:
 
 
 def test_pyplot_is_never_imported(tmp_path: Path) -> None:
-    """Importing results loads matplotlib, or drawing loads pyplot, or drawing changes matplotlib's settings."""
     run = (
         "import sys; import bandanna.simulation.engine, bandanna.simulation.result; "
         "assert not {'matplotlib', 'pyarrow'} & set(sys.modules)"
@@ -168,7 +161,6 @@ def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     ("value", "text"), [(15234.4, "15,234"), (99.96, "100"), (12.34, "12.3"), (0.04561, "0.0456"), (0.0, "0")]
 )
 def test_numbers_have_few_digits(value: float, text: str) -> None:
-    """A number is written otherwise."""
     assert format_axis_number(value) == text
 
 

@@ -35,8 +35,7 @@ def test_columns_show_keys_in_their_format() -> None:
     assert table.table([Curve(row=row)]) == [["A", "1,234.6", "-", "polylog"]]
 
 
-def test_notes_are_said_once() -> None:
-    """Two algorithms with the same note have a line each, or a curve without a note has one."""
+def test_equal_notes_are_printed_once() -> None:
     rows = [{"algorithm": name, "epsilon": 2.0, "note": note} for name, note in (("A", "why"), ("B", "why"), ("C", ""))]
     assert noted([Curve(row=row) for row in rows], "epsilon = {epsilon:g}") == ["A, B, epsilon = 2: why"]
 
@@ -48,6 +47,5 @@ def test_what_is_not_known_is_none() -> None:
 
 @pytest.mark.parametrize("paper", PAPERS)
 def test_every_figure_is_documented(paper: str) -> None:
-    """A figure is missing in docs/appendix/papers.md."""
     for name in figures(paper):
         assert f"`{name}`" in PAGE

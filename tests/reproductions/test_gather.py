@@ -7,8 +7,7 @@ import numpy as np
 from reproductions.figure import gather
 
 
-def test_processes_change_nothing() -> None:
-    """In two processes the values are others, in another order, or progress does not reach its known total."""
+def test_several_processes_give_the_same_values() -> None:
     seen: list[tuple[int, int]] = []
     tasks = [{"start": start, "stop": start + 3, "num": 4} for start in range(5)]
     one = gather(np.linspace, tasks)
@@ -18,7 +17,6 @@ def test_processes_change_nothing() -> None:
 
 
 def test_progress_says_what_ended() -> None:
-    """A task's words and numbers are not told, or its seeds are."""
     said: list[str] = []
     tasks = [{"algorithm": "DPE", "alpha": 0.5, "epsilon": None, "n_seeds": 2, "seed": 7}]
     gather(dict, tasks, progress=lambda done, total, what: said.append(what))

@@ -65,8 +65,7 @@ def test_json_is_what_was_agreed(figure: str, tmp_path: Path, monkeypatch: pytes
 
 @pytest.mark.often(of=lambda figure: figure != "fig1")
 @pytest.mark.parametrize("figure", SCALES)
-def test_a_table_and_figures(figure: str, tmp_path: Path) -> None:
-    """The table has no row for an algorithm, or a panel is not there as PNG and as SVG."""
+def test_the_command_prints_a_table_and_writes_figures(figure: str, tmp_path: Path) -> None:
     done = run(figure, "--out", str(tmp_path / "figures"))
     assert done.exit_code == 0
     assert "LinUCB-SDP-Vec" in done.stdout
@@ -120,8 +119,7 @@ def test_a_place_that_takes_no_figures_is_found_before_the_work(
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
-def test_without_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Figures that were asked for are missed after the work, or those that were not lose the table."""
+def test_without_the_extra_plot_the_table_is_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     figures = importlib.import_module("bandanna.simulation.figures")
 
@@ -137,8 +135,7 @@ def test_without_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert isinstance(run("fig2", "--out", "figures").exception, MissingExtra)
 
 
-def test_misspelt_names() -> None:
-    """A misspelt paper or figure is not answered with the nearest."""
+def test_a_misspelt_paper_or_figure_is_answered_with_the_nearest() -> None:
     near = [CliRunner().invoke(app, [*words]).exception for words in (("00", "fig1"), ("000", "fgi1"))]
     assert "Did you mean '000'?" in str(near[0])
     assert "Did you mean 'fig1'?" in str(near[1])

@@ -52,7 +52,6 @@ def test_a_slope_needs_every_point() -> None:
 
 
 def test_rates_state_the_epsilon_of_what_ran(rates: list[Rate], tmp_path: Path) -> None:
-    """A figure of rates shows no epsilon, or one that a point of its line did not keep."""
     spent = (0.98, 1.0, 0.9)
     private = [CentralGaussian.calibrate(domain=Ball(dim=1), budget=ApproxDP(epsilon=e, delta=1e-3)) for e in spent]
     points = tuple(
@@ -69,8 +68,7 @@ def test_rates_state_the_epsilon_of_what_ran(rates: list[Rate], tmp_path: Path) 
     assert "A, ε ≤ 1, slope 0.60 (0.6)" in svg.read_text()
 
 
-def test_rates_are_drawn(rates: list[Rate], tmp_path: Path) -> None:
-    """Points are not drawn at their horizons, or a file is missing."""
+def test_rates_are_drawn_at_their_horizons(rates: list[Rate], tmp_path: Path) -> None:
     assert rates[0].epsilon == ""  # no privacy, no epsilon
     drawn = across([100, 1000, 10_000], rates[0].points)
     assert (drawn.checkpoints.tolist(), drawn.horizon) == ([100, 1000, 10_000], 10_000)

@@ -88,15 +88,13 @@ def test_law_and_messages_agree_in_distribution(name: str, env: LinearContextual
     assert stats.ks_2samp(shortcut.final_regret, plain.final_regret).pvalue > 1e-4
 
 
-def test_learning_beats_guessing() -> None:
-    """Without noise, regret is not far below that of random play."""
+def test_without_noise_regret_is_far_below_random_play() -> None:
     result = simulate(LinUCB(dim=3, horizon=2000, privacy=bd.none()), LinearContextual(dim=3, n_arms=20), n_seeds=4)
     world_gap = 0.45  # best of 20 against an average arm: between 0.4 and 0.5
     assert np.mean(result.final_regret) < 0.5 * world_gap * 2000
 
 
-def test_fixed_arms_of_bounded_rewards() -> None:
-    """Rewards that are not binary are not simulated user by user on fixed arms."""
+def test_bounded_rewards_on_fixed_arms_are_drawn_user_by_user() -> None:
     env = LinearContextual(dim=3, n_arms=4, fixed=True, reward=Bounded(width=0.2))
     result = simulate(policy("shuffle"), env, n_seeds=2)
     assert np.all((result.rewards > 0) & (result.rewards < 200))
@@ -128,8 +126,7 @@ def test_a_class_is_no_policy() -> None:
         bd.simulate("LinTS", world)  # type: ignore[arg-type]
 
 
-def test_bad_arguments() -> None:
-    """A world of another dimension, an unknown path or a horizon below one batch is not refused by name."""
+def test_bad_arguments_of_simulate_are_refused_by_name() -> None:
     with pytest.raises(InvalidArgument, match="dim"):
         simulate(LinUCB(dim=2, horizon=10, privacy=bd.none()), FRESH)
     with pytest.raises(InvalidArgument, match="path"):
@@ -139,8 +136,7 @@ def test_bad_arguments() -> None:
 
 
 @pytest.mark.parametrize("wanted", [[1, 5], 0, -3, 2.5, "many"])
-def test_checkpoints_are_a_number(wanted: Any) -> None:
-    """A list of checkpoints, or none at all, would end in Python's words or in an empty result."""
+def test_checkpoints_must_be_a_number(wanted: Any) -> None:
     env = LinearContextual(dim=3, n_arms=4)
     with pytest.raises(InvalidArgument, match="checkpoints"):
         simulate(LinUCB(dim=3, horizon=20, privacy=bd.none()), env, checkpoints=wanted)

@@ -123,8 +123,7 @@ def test_a_trillion_rounds_are_as_many_steps_as_there_are_episodes() -> None:
 
 @pytest.mark.parametrize("means", [(0.5,), (0.4, 0.4, 0.4), (0.0, 1.0)])
 @pytest.mark.parametrize("rho", [1e-9, math.inf])
-def test_edges(means: tuple[float, ...], rho: float) -> None:
-    """One arm, equal means, certain rewards, rho near 0 or infinite break a run, or cost regret where there is none."""
+def test_edge_cases_of_finite_arms_run_without_spurious_regret(means: tuple[float, ...], rho: float) -> None:
     env, k = FiniteArms(means=means), len(means)
     for policy in (
         UCB1(n_arms=k, horizon=100),
@@ -142,8 +141,7 @@ def test_edges(means: tuple[float, ...], rho: float) -> None:
 
 @pytest.mark.parametrize("means", [(0.5,), (0.4, 0.4, 0.4), (0.0, 1.0)])
 @pytest.mark.parametrize("size", ["least", "most"])
-def test_edges_of_the_other_trust_models(means: tuple[float, ...], size: str) -> None:
-    """The same for policies that always have noise: a device's coin, shuffled bits, private contexts, Laplace noise."""
+def test_edge_cases_of_the_noisy_models_run(means: tuple[float, ...], size: str) -> None:
     env, k, least = FiniteArms(means=means), len(means), size == "least"
     shuffled = shuffle(epsilon=1e-6 if least else 1e6, delta=1e-5)
     for policy in (

@@ -29,8 +29,7 @@ def outcomes_of(
 
 
 @pytest.mark.parametrize("preset", ["published", "corrected"])
-def test_blocks_decide_as_a_loop_over_rounds(preset: str) -> None:
-    """RS-GLinUCB in blocks of rounds and seeds would decide otherwise than a plain loop of one seed."""
+def test_rs_glinucb_in_blocks_decides_as_a_loop_over_rounds(preset: str) -> None:
     env = PublishedGLM(norm=2.5, rounds=400)
     policy = RSGLinUCB(**PROBIT, preset=preset, constants="published")
     result = simulate(policy, env, n_seeds=3, seed=1)
@@ -45,8 +44,7 @@ def test_blocks_decide_as_a_loop_over_rounds(preset: str) -> None:
         assert explored > 0
 
 
-def test_blocks_with_fresh_contexts_decide_as_a_loop() -> None:
-    """The same with contexts of every seed's own, and a logistic link."""
+def test_rs_glinucb_in_blocks_decides_as_a_loop_with_fresh_contexts() -> None:
     env = GeneralisedLinear(dim=4, n_arms=6, link="logistic", norm=2.0)
     policy = RSGLinUCB(**LOGISTIC, constants="published")
     result = simulate(policy, env, n_seeds=2, seed=5)
@@ -89,8 +87,7 @@ def test_ecolog_steps_in_company_are_steps_alone(preset: str) -> None:
 
 
 @pytest.mark.parametrize("rounds", [300, pytest.param(5000, marks=pytest.mark.full)])
-def test_published_exploration_counts(rounds: int) -> None:
-    """The published rule would not explore in 13 of 5000 rounds, early ones, at S = 2, as the authors' runs did."""
+def test_exploration_counts_are_the_published_ones(rounds: int) -> None:
     env = PublishedGLM(norm=2.0)
     policy = RSGLinUCB(
         dim=3, horizon=5000, link="probit", parameter_bound=2.0, kappa=env.kappa, failure=0.02, preset="published"

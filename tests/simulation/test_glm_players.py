@@ -49,8 +49,7 @@ OFTEN = {"RS-GLinUCB as published", "RS-GLinUCB", "GLM-JDP by messages", "GLM-JD
 
 @pytest.mark.often(of=lambda run: run in OFTEN)  # others: tests/policies/conformance/test_simulation.py
 @pytest.mark.parametrize("run", list(RUNS))
-def test_accelerated_players_decide_as_the_plain_one(run: str) -> None:
-    """Blocks of rounds, seeds side by side or noise drawn ahead would change a decision, an estimate or a count."""
+def test_accelerated_players_decide_as_the_reference_player(run: str) -> None:
     name, arguments, path = RUNS[run]
     policy = make(name, **arguments)
     env = PublishedGLM(norm=2.5, rounds=200) if policy.dim == 3 else GeneralisedLinear(dim=4, n_arms=6, norm=2.0)

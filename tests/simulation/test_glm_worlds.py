@@ -70,8 +70,9 @@ def test_rewards_out_of_range_are_clipped_and_counted(name: str) -> None:
 @pytest.mark.often(of=lambda name, path: (path == "messages") == (name == "GLM-JDP"))  # others send nothing
 @pytest.mark.parametrize("name", ["GLM-JDP", "RS-GLinUCB", "GLOC"])
 @pytest.mark.parametrize("path", ["law", "messages"])
-def test_parts_change_nothing(name: str, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rounds that are read in parts, with the noise of these rounds only, would give another run than all at once."""
+def test_reading_a_generalised_linear_world_in_parts_changes_nothing(
+    name: str, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     options = {"epsilon": 8.0, "delta": 0.01} if name == "GLM-JDP" else {"preset": "published"}
     policy = make(name, dim=3, horizon=400, link="logistic", parameter_bound=2.0, **options)
     env = GeneralisedLinear(dim=3, n_arms=4, link="logistic", norm=2.0)

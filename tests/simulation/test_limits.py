@@ -34,8 +34,7 @@ def test_one_arm_has_no_regret(privacy: Privacy, path: str, fixed: bool) -> None
 
 @models
 @pytest.mark.parametrize("fixed", [True, False])
-def test_one_dimension(privacy: Privacy, fixed: bool) -> None:
-    """A world of one dimension, where all arms are equal, has regret, or the run fails."""
+def test_a_world_of_one_dimension_has_no_regret(privacy: Privacy, fixed: bool) -> None:
     policy = LinUCB(dim=1, horizon=40, privacy=privacy, batch=20)
     result = simulate(policy, LinearContextual(dim=1, n_arms=5, fixed=fixed), n_seeds=2)
     assert np.max(result.regret) < 1e-9
@@ -101,8 +100,9 @@ class Wild:
 @models
 @paths
 @pytest.mark.parametrize("fixed", [True, False])
-def test_rewards_out_of_range(privacy: Privacy, path: str, fixed: bool) -> None:
-    """A reward that is not finite is learned from instead of refused by name, or a large one not clipped or counted."""
+def test_rewards_that_are_not_finite_are_refused_and_large_ones_clipped(
+    privacy: Privacy, path: str, fixed: bool
+) -> None:
     policy = LinUCB(dim=2, horizon=40, privacy=privacy, batch=20)
     for value in (np.nan, np.inf, -np.inf):
         env = LinearContextual(dim=2, n_arms=3, fixed=fixed, reward=Wild(value=value))

@@ -66,10 +66,9 @@ def _once(privacy: Privacy, world: str, batch: int | Schedule) -> bool:
 @models
 @pytest.mark.parametrize("world", ["fixed-bounded", "fresh"])
 @pytest.mark.parametrize("batch", [150, geometric(first=30, ratio=2.0)], ids=["fixed", "geometric"])
-def test_parts_change_nothing(
+def test_batches_played_in_parts_give_the_same_run(
     privacy: Privacy, world: str, batch: int | Schedule, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Batches that are played in parts give another run than whole ones; the last, short batch is lost or released."""
     env = LinearContextual(dim=3, n_arms=4, fixed=world != "fresh", reward=WORLDS[world].reward)
     policy = LinUCB(dim=3, horizon=500, privacy=privacy, batch=batch, width=0.2)
     whole = simulate(policy, env, n_seeds=3)

@@ -114,7 +114,7 @@ def test_seeds_are_the_same_in_any_company(name: str) -> None:
 
 
 @pytest.mark.parametrize("n_seeds", [100, pytest.param(1000, marks=pytest.mark.full)])
-def test_best_action_survives(n_seeds: int) -> None:
+def test_the_best_action_survives_every_phase(n_seeds: int) -> None:
     """The best action is left out in one of the short runs (the theorem: less often than once in 10^3)."""
     policy = make("CDP-DPE", dim=3, horizon=600, **BUDGET)
     result = simulate(policy, PEOPLE, n_seeds=n_seeds, checkpoints=1)
@@ -144,8 +144,7 @@ def test_communication_is_the_papers_sum(name: str) -> None:
     assert counts["communication"][0] == (sum(bits) if name == "SDP-DPE" else 3 * clients)
 
 
-def test_communication_is_counted() -> None:
-    """Clients, numbers, bits or C(T) are not those of the released phases."""
+def test_communication_is_counted_over_the_released_phases() -> None:
     horizon = 700
     for name in ("DPE", "SDP-DPE"):
         policy = make(name, dim=3, horizon=horizon, **NAMES[name])
@@ -174,8 +173,7 @@ def test_communication_is_counted() -> None:
 @pytest.mark.often(of=lambda name, path: path == "law" or name == "SDP-DPE")
 @pytest.mark.parametrize("path", ["law", "messages"])
 @pytest.mark.parametrize("name", ["DPE", "SDP-DPE", "PE"])
-def test_clips_are_counted(name: str, path: str) -> None:
-    """A client's mean that leaves [-B, B], or a report that the policy's bound clips, is not counted in the result."""
+def test_clipped_clients_and_reports_are_counted(name: str, path: str) -> None:
     # 254 rounds are seven whole phases: nobody answers in vain
     sure = Population(arms=[[1.0]], theta=[1.0], sigma=0.0)  # every reward is 1, no mean leaves the range
     policy = make(name, dim=1, horizon=254, **NAMES[name])
@@ -236,8 +234,7 @@ def test_clients_are_not_all_held_at_once(monkeypatch: pytest.MonkeyPatch) -> No
         [[0.0, 0.0], [0.5, 0.0]],  # one that is worth nothing
     ],
 )
-def test_degenerate_sets_and_short_horizons(arms: list[list[float]], name: str, horizon: int) -> None:
-    """A set of actions without full rank, or a horizon shorter than the first phase, breaks a run."""
+def test_degenerate_action_sets_and_short_horizons_run(arms: list[list[float]], name: str, horizon: int) -> None:
     policy = make(name, dim=len(arms[0]), horizon=horizon, **NAMES[name])
     result = simulate(policy, Population(arms=arms), n_seeds=2)
     assert result.regret.shape[1] == horizon
@@ -252,8 +249,7 @@ def test_only_the_zero_action_is_left() -> None:
     assert np.all(result.counts["best_kept"] == 1)
 
 
-def test_regret_and_reward_add_up() -> None:
-    """Regret, reward and the best action's reward do not fit together, or regret is not that of the actions played."""
+def test_regret_and_reward_fit_the_actions_played() -> None:
     people = Population(arms=[[0.5], [0.1]], theta=[1.0], sigma=0.0)
     result = simulate(make("DPE", dim=1, horizon=400, sigma=0.0), people, n_seeds=3)
     np.testing.assert_allclose(result.rewards + result.final_regret, 0.5 * 400)

@@ -66,8 +66,7 @@ def test_statistics_are_those_of_the_standard_library() -> None:
     assert measured.final_regret.tolist() == [4.5, 7.0, 2.0]
 
 
-def test_summary_of_a_known_result() -> None:
-    """A number of the summary is not the one counted by hand, or an entry is missing."""
+def test_the_summary_of_a_known_result_is_the_one_counted_by_hand() -> None:
     spread = math.sqrt(((4.5 - 4.5) ** 2 + 2.5**2 + 2.5**2) / 2 / 3)
     assert result().to_dict() == {
         "name": "LinUCB",
@@ -86,8 +85,7 @@ def test_summary_of_a_known_result() -> None:
     }
 
 
-def test_summary_of_a_simulation() -> None:
-    """The summary of a real run disagrees with its arrays, or is not strict JSON."""
+def test_the_summary_of_a_run_agrees_with_its_arrays() -> None:
     policy = LinUCB(dim=3, horizon=120, privacy=shuffle(epsilon=1.0, delta=1e-5), batch=50)
     measured = simulate(policy, LinearContextual(dim=3, n_arms=4), n_seeds=5)
     summary = json.loads(json.dumps(measured.to_dict(), allow_nan=False))
@@ -106,8 +104,7 @@ def test_what_is_unknown_is_none() -> None:
     assert np.all(np.isnan(one_seed().stderr()))
 
 
-def test_text() -> None:
-    """The text is one line of numbers and the promise of the guarantee."""
+def test_the_text_of_a_result_is_one_line_with_its_guarantee() -> None:
     line, promise = str(result()).split("\n")
     assert line == (
         "LinUCB: regret 4.5 ± 1.44 (mean ± standard error of 3 seeds) after 20 rounds; 2 releases, 7 bits per user, "
@@ -137,7 +134,6 @@ def test_text_of_one_seed_without_a_name() -> None:
     ids=lambda change: next(iter(change)),
 )
 def test_equality_sees_every_field(change: dict[str, Any]) -> None:
-    """Results that differ in one field are equal, or equal ones are not."""
     assert result() == result()
     assert result() != result(**change)
     assert result() != "LinUCB"
@@ -148,8 +144,7 @@ def test_nan_is_equal_to_itself() -> None:
 
 
 @pytest.mark.parametrize("field", ["regret", "rewards", "clipped", "repairs"])
-def test_shapes_must_agree(field: str) -> None:
-    """An array of another number of seeds is not refused by name."""
+def test_arrays_of_wrong_shape_are_refused_by_name(field: str) -> None:
     with pytest.raises(InvalidArgument, match=f"shape of {field}"):
         result(**{field: getattr(result(), field)[:2]})
 

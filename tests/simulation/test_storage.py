@@ -83,8 +83,7 @@ def simulated(model: str = "shuffle") -> Result:
 @kinds
 @examples(20, full=60)
 @given(original=results())
-def test_everything_comes_back(kind: str, original: Result) -> None:
-    """Some field of some result is not equal, of another type, or of another sign after a trip through a file."""
+def test_every_field_survives_a_file(kind: str, original: Result) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"result.{kind}"
         KINDS[kind](original, path)
@@ -99,8 +98,7 @@ def test_everything_comes_back(kind: str, original: Result) -> None:
 
 @kinds
 @pytest.mark.parametrize("model", PRIVACY)
-def test_a_simulation_comes_back(kind: str, model: str, tmp_path: Path) -> None:
-    """A real run of some trust model is changed by a file, or a name without a known suffix is not read."""
+def test_a_run_of_every_privacy_model_survives_a_file(kind: str, model: str, tmp_path: Path) -> None:
     original = simulated(model)
     KINDS[kind](original, tmp_path / "run")
     assert Result.load(str(tmp_path / "run")) == original
@@ -137,8 +135,7 @@ def loaded_or_refused(path: Path) -> Result | BandannaError:
         return error
 
 
-def test_no_changed_byte_passes(tmp_path: Path) -> None:
-    """A CSV with one byte changed or cut off is read as another result, or fails without naming the file."""
+def test_a_file_with_a_changed_byte_is_refused(tmp_path: Path) -> None:
     original, path = simulated(), tmp_path / "whole.csv"
     original.to_csv(path)
     content = path.read_bytes()
@@ -202,7 +199,6 @@ def test_places_that_cannot_be_used(tmp_path: Path) -> None:
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A write that fails half way destroys the file that was there, or leaves rubbish beside it."""
     original, path = simulated(), tmp_path / "r.csv"
     original.to_csv(path)
 

@@ -146,6 +146,5 @@ def test_one_client_per_round_is_asked_about_all_tied_arms() -> None:
 
 
 def test_ties_that_go_to_the_first_arm_spend_the_batch_on_it() -> None:
-    """The rule of the papers, ties="first", is not what it was: all users of the first batch take arm 0."""
     result = simulate(policy(ties="first"), Clinic(), n_seeds=2, checkpoints=290)
     np.testing.assert_allclose(result.regret[:, 119], 120 * 0.8)

@@ -160,8 +160,7 @@ def check_plain(value: Any) -> None:
 
 @pytest.mark.parametrize("scalar", SCALARS.values(), ids=SCALARS)
 @pytest.mark.parametrize("name", MAKERS)
-def test_values_hold_plain_numbers(name: str, scalar: Callable[[float], Any]) -> None:
-    """A value keeps the type of what it was given, and computes its promise in that type's few digits."""
+def test_values_hold_plain_python_numbers(name: str, scalar: Callable[[float], Any]) -> None:
     make, numbers = MAKERS[name]
     plain, other = make(**numbers), make(**{key: dressed(value, scalar) for key, value in numbers.items()})
     check_plain(other)

@@ -69,16 +69,14 @@ def test_budgets_that_are_no_numbers(value: Any) -> None:
 
 
 @pytest.mark.parametrize("value", [1, 2.5, np.float32(0.5), np.int64(3), Fraction(1, 3), 5e-324])
-def test_positive_numbers(value: Any) -> None:
-    """A positive number of some type is refused or not returned as a float."""
+def test_positive_numbers_of_any_type_become_floats(value: Any) -> None:
     assert type(validation.positive("x", value)) is float
     assert validation.positive("x", value) == float(value)
     assert type(validation.non_negative("x", value)) is float
     assert type(validation.epsilon(value)) is float
 
 
-def test_signs_and_infinities() -> None:
-    """Zero, a negative number or infinity passes where it has no meaning, or not where it has one."""
+def test_signs_and_infinities_pass_only_where_allowed() -> None:
     for value in (0, 0.0, -0.0, -1e-300, -math.inf):
         with pytest.raises(InvalidArgument):
             validation.positive("x", value)
@@ -97,8 +95,7 @@ def test_signs_and_infinities() -> None:
             validation.non_negative("x", value)
 
 
-def test_delta_lies_in_its_interval() -> None:
-    """delta = 1 or a negative delta passes, or delta = 0 does not."""
+def test_delta_lies_in_its_half_open_interval() -> None:
     assert validation.delta(0) == 0.0
     assert validation.delta(1 - 1e-16) == 1 - 1e-16
     for value in (1, 1.0, 1.5, -1e-300, math.inf, -math.inf):
@@ -109,14 +106,12 @@ def test_delta_lies_in_its_interval() -> None:
 @pytest.mark.parametrize(
     ("value", "number"), [(1, 1), (20.0, 20), (1e6, 10**6), (np.int32(7), 7), (np.float64(3.0), 3), (2**53, 2**53)]
 )
-def test_whole_numbers(value: Any, number: int) -> None:
-    """A whole number of some type is refused, or becomes another one."""
+def test_integers_of_any_type_become_plain_ones(value: Any, number: int) -> None:
     assert validation.integer("n", value) == number
     assert type(validation.integer("n", value)) is int
 
 
-def test_parts_of_whole_numbers() -> None:
-    """A number with a fraction, an infinite one, or one below the least passes."""
+def test_fractions_infinities_and_small_numbers_are_not_integers() -> None:
     for value in (1.5, 0.999, math.inf, -math.inf, 0, -3):
         with pytest.raises(InvalidArgument, match="whole number >= 1"):
             validation.integer("n", value)
@@ -130,8 +125,7 @@ BEYOND = [10**400, Fraction(10**400), 10**5000, np.longdouble("1e400")]
 
 
 @pytest.mark.parametrize("value", BEYOND, ids=["integer", "fraction", "5000 digits", "long double"])
-def test_numbers_beyond_the_floats(value: Any) -> None:
-    """A number that no float holds ends in an OverflowError, or is taken for infinity: no privacy, no noise."""
+def test_numbers_too_large_for_a_float_are_refused(value: Any) -> None:
     for check in (
         validation.positive,
         validation.finite,
@@ -148,8 +142,7 @@ def test_numbers_beyond_the_floats(value: Any) -> None:
             budget(value)
 
 
-def test_positive_numbers_below_the_floats() -> None:
-    """A positive fraction that rounds to zero passes as a positive number."""
+def test_fractions_that_round_to_zero_are_refused() -> None:
     tiny = Fraction(1, 10**400)
     for check in (validation.positive, validation.open_probability):
         with pytest.raises(InvalidArgument):
@@ -166,8 +159,7 @@ def test_a_count_has_a_limit_unless_it_is_lifted() -> None:
     assert validation.integer("seed", 2**127, most=None) == 2**127
 
 
-def test_words() -> None:
-    """A word that is not on the list passes, or the error does not list them."""
+def test_a_word_must_be_on_the_list() -> None:
     assert validation.one_of("path", "law", ("messages", "law")) == "law"
     for value in ("Law", "", None, 1, ["law"], np.array(["law", "messages"])):
         with pytest.raises(InvalidArgument, match="one of 'messages', 'law'"):
@@ -177,16 +169,14 @@ def test_words() -> None:
 @pytest.mark.parametrize(
     "value", ["", ".", "/", "a\0b", "\ud800", "x" * 5000, None, 7, b"file", ["file"], np.array("file")]
 )
-def test_what_is_no_path(value: Any) -> None:
-    """A path that names no file ends in a foreign exception."""
+def test_a_bad_path_is_refused(value: Any) -> None:
     with pytest.raises(InvalidArgument, match=r"^path must be "):
         validation.path("path", value)
     assert validation.path("path", "a/b") == validation.path("path", Path("a/b")) == Path("a/b")
     assert validation.path("out", ".", folder=True) == Path(".")
 
 
-def test_truth_values_and_factors() -> None:
-    """Something else passes for True or False, or a factor whose products are no numbers."""
+def test_truth_values_and_factors_are_checked() -> None:
     assert validation.boolean("clip", np.False_) is False
     for value in (1, 0.0, "yes", None, [True], np.array([True, False])):
         with pytest.raises(InvalidArgument, match="True or False"):
@@ -198,8 +188,7 @@ def test_truth_values_and_factors() -> None:
 
 
 @pytest.mark.parametrize("value", ["ab", b"ab", {"a": 1}, {"a"}, 3, None, np.array(1.0), np.ma.array([1], mask=[1])])
-def test_what_is_no_list(value: Any) -> None:
-    """A text is taken for its letters, a mask is lost, or something that is no list ends in a foreign error."""
+def test_a_value_that_is_not_a_list_is_refused(value: Any) -> None:
     with pytest.raises(InvalidArgument, match=r"users must be a list.*, got (an? \w+( of .*)?|None)"):
         validation.list_entries("users", value, "a list")
     assert validation.list_entries("users", (each for each in "ab"), "a list") == ["a", "b"]

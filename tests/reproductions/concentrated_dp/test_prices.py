@@ -96,8 +96,7 @@ def test_noise_at_the_intermediate_level_costs_less_at_small_rho() -> None:
     assert np.mean(difference) > 4 * np.std(difference) / math.sqrt(30)
 
 
-def test_figures_as_files_and_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A figure lacks a panel, or a row a number."""
+def test_figures_have_their_panels_and_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sketch(monkeypatch, but="linear-published")
     found = prices(n_seeds=2, horizon=300, rhos=(0.1, 10.0))
     assert [(p.row["setting"], p.row["variant"]) for p in found[::2]] == [
@@ -123,8 +122,7 @@ def test_figures_as_files_and_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("figure", ["fig4", "fig5"])
-def test_command(figure: str) -> None:
-    """`python -m reproductions 004` does not print what it found, as JSON and as a table."""
+def test_the_command_of_paper_004_prints_json_and_a_table(figure: str) -> None:
     arguments = ["004", figure, "--runs", "2", "--horizon", "200", "--jobs", "1"]
     found = CliRunner().invoke(app, [*arguments, "--json"])
     assert found.exit_code == 0, found.output

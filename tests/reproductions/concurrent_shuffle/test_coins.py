@@ -67,7 +67,6 @@ class _Given(TabledCoins):
 
 
 def test_further_bits_decide_where_the_first_leave_it_open() -> None:
-    """A coin or count whose first bits are those of a threshold is not decided by the bits behind them."""
     chance = (3 + Fraction(5, 1 << 32)) / (1 << 16)  # begins with 3, and then 5 of 2^32
     first = 2 | 3 << 16 | 3 << 32 | 4 << 48  # four words of 16 bits, the lowest first
     further = [(5 << 32) - 1, 5 << 32]  # of 64 bits, of which the first 48 are used

@@ -103,8 +103,7 @@ def test_the_papers_rule_gives_each_level_its_share() -> None:
     assert paper_rule_std(tree, **BUDGET) == pytest.approx(math.sqrt(3 * stds[0] ** 2 + 3 * stds[1] ** 2))
 
 
-def test_lines_are_put_together() -> None:
-    """Points of a line are not in the order of n, or belong to another kind."""
+def test_lines_have_their_points_in_order() -> None:
     kinds = (Kind(model="shuffle", k=2, degrees="best"), Kind(model="local"))
     rates = errors(n_seeds=3, horizon=16_384, kinds=kinds)
     for kind, rate in zip(kinds, rates, strict=True):

@@ -35,8 +35,7 @@ def run(figure: str, *arguments: str) -> Result:
 
 
 @pytest.mark.parametrize("figure", SCALES)
-def test_a_table_and_figures(figure: str, tmp_path: Path) -> None:
-    """The table has no row for a model, a row is cut off, or a figure is not there as PNG and as SVG."""
+def test_error_figures_have_a_table_and_both_files(figure: str, tmp_path: Path) -> None:
     done = run(figure, "--out", str(tmp_path / "figures"))
     assert done.exit_code == 0
     assert SHOWN[figure] in done.stdout
@@ -45,8 +44,7 @@ def test_a_table_and_figures(figure: str, tmp_path: Path) -> None:
     assert {path.name for path in (tmp_path / "figures").iterdir()} == names
 
 
-def test_json_of_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A model, a k, a rule for degrees or an n is missing, a key is other than agreed, or files are written."""
+def test_json_of_errors_has_every_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     document = strict(run("error", "--json").stdout)
     assert document.keys() == {"rows", "slopes"}
@@ -61,8 +59,7 @@ def test_json_of_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert not list(tmp_path.iterdir())
 
 
-def test_json_of_regrets() -> None:
-    """An algorithm is missing, or a row has no ratio to the central one."""
+def test_json_of_regrets_has_every_ratio() -> None:
     rows = strict(run("regret", "--json").stdout)["rows"]
     assert {row["algorithm"] for row in rows} == {"LinUCB-JDP-batched", "LinUCB-SDP-Vec", "LinUCB-CSDP"}
     assert {row["k"] for row in rows} == {None, 1, 2, 3, 4, "best"}
@@ -70,8 +67,7 @@ def test_json_of_regrets() -> None:
         assert {"mean", "stderr", "ratio", "batch", "batches", "epsilon"} <= row.keys()
 
 
-def test_any_tree(tmp_path: Path) -> None:
-    """n and k are not those that were asked for, "best" is not understood, or a bad one is not refused by name."""
+def test_any_tree_is_drawn_or_refused_by_name(tmp_path: Path) -> None:
     document = strict(run("tree", "--json", "--horizon", "1000", "--shufflers", "2").stdout)
     assert document.keys() == {"horizon", "shufflers", "degrees", "batches"}
     assert (document["horizon"], document["shufflers"], len(document["degrees"])) == (1000, 2, 2)

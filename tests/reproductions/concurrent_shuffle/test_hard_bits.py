@@ -44,16 +44,14 @@ def test_lower_bound_is_the_printed_one() -> None:
     assert HardBits(horizon=10, shufflers=3).repeats == 1
 
 
-def test_conditions_of_the_theorem() -> None:
-    """A bound is called proven where the theorem says nothing, or never."""
+def test_the_bound_is_claimed_under_the_conditions_of_the_theorem() -> None:
     assert not HardBits(horizon=2**16, shufflers=1).proven(1e-5)
     assert not HardBits(horizon=2**16, shufflers=1).proven(1e-9)  # too few users
     assert HardBits(horizon=10**9, shufflers=1).proven(1e-13)
     assert not HardBits(horizon=10**9, shufflers=1).proven(1e-5)
 
 
-def test_bad_input() -> None:
-    """A start longer than r, or of something else than bits, passes, or seeds that are no streams."""
+def test_bad_streams_of_bits_are_refused() -> None:
     with pytest.raises(InvalidArgument, match="start"):
         HardBits(horizon=100, shufflers=1, start=50)
     with pytest.raises(InvalidArgument, match="first"):

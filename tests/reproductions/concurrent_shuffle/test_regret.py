@@ -24,8 +24,7 @@ def test_entries_are_run_as_they_say() -> None:
     assert papers._channel.sizes[0] < ours._channel.sizes[0]
 
 
-def test_rows_and_ratios() -> None:
-    """Outcomes are not in the order of the entries, or a ratio is not to the central regret."""
+def test_rows_have_ratios_to_the_central_regret() -> None:
     found = regrets(n_seeds=2, horizon=400)
     assert [each.more["name"] for each in found] == [entry.name for entry in ENTRIES]
     central = found[0].row

@@ -15,8 +15,7 @@ from ...drawn import examples
 FIGURE_2 = BatchTree(horizon=8, degrees=(2, 2))  # of the paper
 
 
-def test_the_papers_figure() -> None:
-    """The batches are not those of Figure 2, or its estimates at times 6 and 7 do not add v_1^4 and v_5^6."""
+def test_the_tree_is_that_of_figure_2() -> None:
     spans = [(batch.level, batch.first, batch.last) for batch in batches(FIGURE_2)]
     assert spans == [(1, 1, 2), (1, 3, 4), (2, 1, 4), (1, 5, 6), (1, 7, 8), (2, 5, 8)]
     for t in (6, 7):
@@ -29,8 +28,7 @@ def test_the_papers_figure() -> None:
 
 @examples(25, full=100)
 @given(horizon=st.integers(2, 300), k=st.integers(1, 4))
-def test_batches_cover_the_users(horizon: int, k: int) -> None:
-    """A level leaves users out or takes them twice, or an estimate adds other batches than the tree counts."""
+def test_each_level_covers_every_user_once(horizon: int, k: int) -> None:
     if 2**k > horizon:
         with pytest.raises(InvalidArgument, match="shufflers"):
             batch_tree(horizon=horizon, shufflers=k)
@@ -46,8 +44,7 @@ def test_batches_cover_the_users(horizon: int, k: int) -> None:
     assert counts == list(tree.covering(t))
 
 
-def test_text_for_a_terminal() -> None:
-    """A batch is not drawn over its users, or what is never released looks as if it were."""
+def test_the_tree_is_drawn_as_text() -> None:
     assert text(BatchTree(horizon=5, degrees=(2, 2))).splitlines() == [
         "level  2  [=============] [.",
         "level  1  [=====] [=====] [.",

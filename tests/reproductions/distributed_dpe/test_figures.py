@@ -19,8 +19,7 @@ from reproductions.figure import Curve, figures
 SMALL = ["--seeds", "2", "--jobs", "1"]
 
 
-def test_table_2_as_json() -> None:
-    """`table2 --json` is not rows of algorithm, alpha, participants, communication and mean_regret alone."""
+def test_table_2_is_printed_as_json() -> None:
     done = CliRunner().invoke(app, ["001", "table2", "--json", "--horizon", "300", *SMALL])
     assert done.exit_code == 0, done.output
     rows = json.loads(done.stdout)["rows"]
@@ -31,8 +30,7 @@ def test_table_2_as_json() -> None:
 
 
 @pytest.mark.parametrize(("figure", "horizon"), [("fig2c", "300"), ("table2", "100")])
-def test_tables_and_files(figure: str, horizon: str, tmp_path: Path) -> None:
-    """A figure prints no table, or leaves no files."""
+def test_figures_of_paper_001_have_tables_and_files(figure: str, horizon: str, tmp_path: Path) -> None:
     arguments = ["001", figure, "--horizon", horizon, "--out", str(tmp_path), *SMALL]
     done = CliRunner(env={"COLUMNS": "120", "NO_COLOR": "1"}).invoke(app, arguments)
     assert done.exit_code == 0, done.output
@@ -55,8 +53,7 @@ def test_curves_that_differ_in_alpha_all_say_theirs() -> None:
 
 
 @pytest.mark.parametrize("alphas", [(0.5, 0.9), pytest.param(distributed_dpe.ALPHAS, marks=pytest.mark.full)])
-def test_rates_as_json(alphas: tuple[float, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    """`scaling --json` lacks the slopes beside the theorem's."""
+def test_scaling_as_json_has_the_slopes(alphas: tuple[float, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     few = [replace(each, compute=partial(each.compute, alphas=alphas)) for each in shown.FIGURES if "sca" in each.name]
     monkeypatch.setattr(shown, "FIGURES", few)
     done = CliRunner().invoke(app, ["001", "scaling", "--json", "--horizon", "32768", "--seeds", "1", "--jobs", "1"])

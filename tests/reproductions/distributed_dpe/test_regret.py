@@ -42,16 +42,14 @@ def test_table_2_counts_the_papers_clients() -> None:
 
 
 @pytest.mark.parametrize("name", ["PE", "LinUCB"])
-def test_one_client_per_round(name: str) -> None:
-    """A policy with one client per round asks more, or fewer, clients than there are rounds."""
+def test_one_client_per_round_asks_as_many_clients_as_rounds(name: str) -> None:
     row = ours(algorithm=name, alpha=None, horizon=300, n_seeds=2).row
     assert row["participants"] == row["communication"] == 300
     assert 0 < row["mean"] <= 2 * 300
 
 
 @pytest.mark.parametrize("figure", ["fig2b", "fig2c", "fig3"])
-def test_figures_run(figure: str, tmp_path: Path) -> None:
-    """A figure has other curves than the paper's, or cannot be drawn."""
+def test_figures_have_the_curves_of_the_paper(figure: str, tmp_path: Path) -> None:
     drawn = figures("001")[figure]
     found = drawn.find(seeds=2, horizon=400)
     names = {
@@ -76,8 +74,7 @@ def test_fixed_clients_cost_as_much() -> None:
     assert fixed.row["mean"] > dpe.row["mean"]
 
 
-def test_budgets_are_drawn(tmp_path: Path) -> None:
-    """Figure 2(a) lacks a budget, or runs printed noise where the printed formula does not hold."""
+def test_figure_2a_has_every_budget(tmp_path: Path) -> None:
     tasks = [task for task in FIG2A if task.get("epsilon") in (None, 1.0, 10.0)]
     found = curves(tasks, n_seeds=2, horizon=300)
     ran = {(c.row["algorithm"], c.row["variant"], c.row["epsilon"]): c.result is not None for c in found}
@@ -90,8 +87,7 @@ def test_budgets_are_drawn(tmp_path: Path) -> None:
     assert "true epsilon, of what ran (delta = 0.1)" in svg.read_text()
 
 
-def test_true_privacy_of_printed_noise() -> None:
-    """The printed noise at epsilon = 10 passes for 10-private, or its true epsilon is not the accountant's."""
+def test_the_true_epsilon_of_the_printed_noise_is_stated() -> None:
     std = np.sqrt(2 * np.log(12.5)) / 10
     assert true_epsilon_of_print(10.0) == accountant.epsilon(GaussianEvent(std=float(std), sensitivity=1.0), 0.1)
     assert 14 < true_epsilon_of_print(10.0) < 15
@@ -103,8 +99,7 @@ def test_true_privacy_of_printed_noise() -> None:
     assert "epsilon <= 1" in row["note"]
 
 
-def test_rates_have_their_rows(tmp_path: Path) -> None:
-    """Horizons are not halves of the longest, or lines get each other's results."""
+def test_rates_have_rows_at_halved_horizons(tmp_path: Path) -> None:
     lines = scaling(alphas=(0.5, 0.9), algorithms=("DPE",), n_seeds=1, horizon=2**15)
     assert [[point.row["horizon"] for point in line.points] for line in lines] == [[2**13, 2**14, 2**15]] * 2
     assert [line.theory for line in lines] == [0.75, 0.55]

@@ -41,8 +41,7 @@ def test_answers_are_those_of_fresh_draws(room: int, monkeypatch: pytest.MonkeyP
         assert all(np.array_equal(kept.counts[name], drawn.counts[name]) for name in drawn.counts)
 
 
-def test_clients_are_drawn_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same question is answered by new draws, or memory is not bounded."""
+def test_clients_are_drawn_once_and_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remembered, "_FEW", 1)
     drawn, plain = list[int](), ClientBlocks.counts
     monkeypatch.setattr(ClientBlocks, "counts", lambda asked: drawn.append(asked.count) or plain(asked))

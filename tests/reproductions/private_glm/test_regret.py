@@ -45,8 +45,7 @@ def rows(short: list[Curve]) -> list[Row]:
     return [curve.row for curve in short]
 
 
-def test_rows_have_their_fields(rows: list[Row]) -> None:
-    """A row would lack a number that the issue asks for, or not be JSON."""
+def test_rows_of_paper_003_have_their_fields(rows: list[Row]) -> None:
     for row in rows:
         assert set(row) >= FIELDS
         json.dumps(row, allow_nan=False)
@@ -78,7 +77,6 @@ def test_private_rows_have_no_oracle(short: list[Curve]) -> None:
 
 
 def test_exploration_fires_where_it_should(rows: list[Row]) -> None:
-    """The greedy rows would explore, or the tuned ones not; or a quoted row not say that its criterion never fires."""
     counts: dict[str, list[float]] = {"greedy": [], "matched": [], "tuned": []}
     for row in rows:
         if row["preset"] in counts:
@@ -143,8 +141,7 @@ def test_calls_in_batches_cost_no_more_than_is_stated(rows: int) -> None:
     assert accounted.get_epsilon(tail) >= share * (1 - 1e-3)
 
 
-def test_batches_matter_beyond_5792_rows() -> None:
-    """Table 2 would be touched by erratum K3, or figure 1(a) not."""
+def test_erratum_k3_matters_beyond_5792_rows() -> None:
     assert private_glm.batch_factor(1) == private_glm.batch_factor(5000) == private_glm.batch_factor(5792) == 1
     assert private_glm.batch_factor(5793) > 1
     assert private_glm.batch_factor(15_000) == pytest.approx(49 / 24, rel=1e-3)
@@ -181,8 +178,9 @@ def test_private_regret_is_below_the_published_and_falls_with_epsilon() -> None:
 
 @pytest.mark.often(of=lambda figure: figure != "fig1b")  # the link of table2, the dimension of fig1a
 @pytest.mark.parametrize("figure", ["fig1a", "fig1b"])
-def test_commands(figure: str, short: list[Curve], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`python -m reproductions 003` would not run, or print no JSON."""
+def test_the_command_of_paper_003_prints_json(
+    figure: str, short: list[Curve], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     once = {name: partial(curves, panels) for name, panels in SMALL.items()} | {"table2": lambda **_: short}
     monkeypatch.setattr(

@@ -58,8 +58,7 @@ def test_a_run_ends_at_a_singular_matrix(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.parametrize("dim", [5, 15])
 @pytest.mark.parametrize("algorithm", ["LinUCB", "LinUCB-LDP", "LinUCB-JDP"])
-def test_runs_are_the_same(algorithm: str, dim: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run differs from that without Numba."""
+def test_runs_without_numba_are_the_same(algorithm: str, dim: int, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: dict[str, Any] = {"epsilon": 0.2, "dim": dim, "horizon": ROUNDS, "seeds": range(2)}
     quick = published.run(algorithm, **asked)
     monkeypatch.setattr(published, "_BYTES", 700 * 8 * 2 * (dim + dim * (dim + 1) // 2))  # spans of 700 rounds

@@ -32,14 +32,16 @@ def truth(algorithm: str, epsilon: float) -> TruePrivacy:
         ("LinUCB-SDP-Amp", (0.085, 0.988, 1.0), ("lower",) * 3),
     ],
 )
-def test_the_audit(algorithm: str, deltas: tuple[float, ...], kinds: tuple[str, ...]) -> None:
+def test_the_true_delta_is_that_of_the_specification(
+    algorithm: str, deltas: tuple[float, ...], kinds: tuple[str, ...]
+) -> None:
     """The true delta at the nominal epsilon is not the one of the specification's audit, to its three digits."""
     found = [truth(algorithm, epsilon) for epsilon in EPSILONS]
     np.testing.assert_allclose([each.delta for each in found], deltas, atol=6e-4)
     assert tuple(each.kind for each in found) == kinds
 
 
-def test_the_audit_of_vec() -> None:
+def test_vec_is_certified_at_small_epsilon_only() -> None:
     """Vec is not certified at epsilon = 0.2 and 1, or its violation at 10 is not shown."""
     small, one, ten = (truth("LinUCB-SDP-Vec", epsilon) for epsilon in EPSILONS)
     assert (small.kind, one.kind, ten.kind) == ("upper", "upper", "lower")
@@ -51,16 +53,14 @@ def test_the_audit_of_vec() -> None:
     assert ten.epsilon > 10.0
 
 
-def test_linucb_promises_nothing() -> None:
-    """The non-private algorithm is given a guarantee; or Vec is, where it adds no bit."""
+def test_the_non_private_algorithm_promises_nothing() -> None:
     assert true_privacy(Setting(algorithm="LinUCB", epsilon=1.0)) is None
     assert truth("LinUCB-SDP-Vec", 100.0) == TruePrivacy(epsilon=math.inf, delta=1.0, kind="none")
 
 
 @pytest.mark.parametrize("epsilon", EPSILONS)
 @pytest.mark.parametrize("algorithm", ["LinUCB-LDP", "LinUCB-SDP-Amp", "LinUCB-SDP-Vec"])
-def test_epsilon_and_delta_agree(algorithm: str, epsilon: float) -> None:
-    """The nominal budget is kept according to the true epsilon, but not according to the true delta, or vice versa."""
+def test_true_epsilon_and_true_delta_agree_about_the_budget(algorithm: str, epsilon: float) -> None:
     found = truth(algorithm, epsilon)
     assert (found.epsilon <= epsilon) == (found.delta <= 0.1)
 
@@ -74,8 +74,7 @@ def reports(u: NDArray[np.float64], y: NDArray[np.float64], off_diagonal: float)
 
 @pytest.mark.parametrize(("off_diagonal", "sensitivity"), [(math.sqrt(2), SYMMETRISED), (1.0, TRIANGLE)])
 @pytest.mark.parametrize("dim", [2, 3, 5])
-def test_sensitivity(off_diagonal: float, sensitivity: float, dim: int) -> None:
-    """Two users' reports are farther apart than the sensitivity, or no two are that far apart."""
+def test_the_sensitivity_is_reached_and_never_exceeded(off_diagonal: float, sensitivity: float, dim: int) -> None:
     rng = np.random.default_rng(0)
     pair = rng.standard_normal((2, 50_000, dim - 1))
     pair /= np.linalg.norm(pair, axis=2, keepdims=True)

@@ -50,16 +50,14 @@ def assert_agrees(algorithm: str, epsilon: float, seeds: range) -> None:
         ("LinUCB-SDP-Vec", 1.0, 50),
     ],
 )
-def test_regret_as_published(algorithm: str, epsilon: float, n_seeds: int) -> None:
-    """The regret is not the one that the authors' code gives."""
+def test_regret_is_that_of_the_published_code(algorithm: str, epsilon: float, n_seeds: int) -> None:
     assert_agrees(algorithm, epsilon, range(n_seeds))
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("epsilon", EPSILONS)
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_regret_as_published_everywhere(algorithm: str, epsilon: float) -> None:
-    """Over fifty instances the regret is not the one that the authors' code gives."""
+def test_regret_is_that_of_the_published_code_over_fifty_instances(algorithm: str, epsilon: float) -> None:
     assert_agrees(algorithm, epsilon, range(50))
 
 
@@ -125,7 +123,7 @@ def test_memory_does_not_grow_with_the_horizon() -> None:
     assert peaks[1] < 1.2 * peaks[0]
 
 
-def test_constants() -> None:
+def test_constants_are_the_published_ones() -> None:
     """A constant is not the authors'; the numbers were worked out by hand at epsilon = 1, delta = 0.1, T = 20000."""
     local, amplified, joint, bits, plain = (
         Setting(algorithm=name, epsilon=1.0)
@@ -154,7 +152,7 @@ def test_a_seed_is_the_same_alone_and_in_company(algorithm: str) -> None:
     np.testing.assert_array_equal(among.pseudo[2], alone.pseudo[0])
 
 
-def test_the_same_as_a_plain_loop() -> None:
+def test_the_algorithm_equals_a_plain_loop_over_rounds() -> None:
     """Side by side and with packed matrices, the algorithm is not the one of a plain loop over rounds (JDP)."""
     setting = Setting(algorithm="LinUCB-JDP", epsilon=1.0, dim=4, horizon=400)
     streams = Streams([7])
@@ -235,7 +233,6 @@ def test_binomial_noise_is_biased_and_wide(epsilon: float) -> None:
 
 
 def test_realised_regret_is_unbiased() -> None:
-    """Realised regret does not have the pseudo-regret as its mean."""
     result = run("LinUCB-SDP-Amp", epsilon=1.0, horizon=4000)
     assert result.regret.shape == result.pseudo.shape == (50, len(result.checkpoints))
     assert result.checkpoints[-1] == 4000
@@ -262,6 +259,5 @@ def test_a_last_short_batch_is_played() -> None:
     ],
 )
 def test_bad_settings_are_named(wrong: dict[str, Any]) -> None:
-    """A setting that makes no sense is not refused by its name."""
     with pytest.raises(InvalidArgument, match=next(iter(wrong))):
         Setting(**{"algorithm": "LinUCB-LDP", "epsilon": 1.0, **wrong})

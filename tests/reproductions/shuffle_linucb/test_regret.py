@@ -16,8 +16,7 @@ KEYS = {
 
 
 @pytest.mark.parametrize("panels", [FIRST, SECOND], ids=["fig1", "fig2"])
-def test_rows_of_the_first_figures(panels: tuple[tuple[int, float], ...]) -> None:
-    """A curve is missing, or ours does not keep its nominal budget, or the published one hides what it gives."""
+def test_rows_of_the_first_figures_state_what_is_kept(panels: tuple[tuple[int, float], ...]) -> None:
     found = [curve.row for curve in curves(panels, n_seeds=2, horizon=100)]
     assert len(found) == 2 * 5 * len(panels)
     for row in found:
@@ -45,7 +44,6 @@ def test_one_seed_has_no_standard_error() -> None:
     assert row["stderr"] is None
 
 
-def test_a_horizon_below_one_batch() -> None:
-    """A horizon below one batch is not refused by name."""
+def test_a_horizon_below_one_batch_is_refused() -> None:
     with pytest.raises(InvalidArgument, match="horizon"):
         curves(FIRST, horizon=5)

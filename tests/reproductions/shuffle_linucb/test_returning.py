@@ -38,7 +38,6 @@ def test_every_row_is_there_or_explained(found: list[Curve]) -> None:
 
 @pytest.mark.full
 def test_ours_spends_the_whole_budget(found: list[Curve]) -> None:
-    """Noise for returning users is larger than needed by more than what the granularity of its protocol costs."""
     for curve in found:
         if curve.row["variant"] == "ours" and curve.row["algorithm"] != "LinUCB":
             assert curve.row["true_epsilon"] > 0.98
