@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+import doctest
 import inspect
+import pickle
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from bandanna import environments as worlds
+from bandanna.device.domain import clip_norm
+from bandanna.errors import InvalidArgument
 from bandanna.numeric.rng import Streams
-from bandanna.simulation.environments.base import Environment
+from bandanna.policies.linear.linucb import LinUCB
+from bandanna.protocols.privacy_model import none
+from bandanna.simulation.engine import simulate
+from bandanna.simulation.environments import linear, recorded
+from bandanna.simulation.environments.base import Bernoulli, Bounded, Environment, World
+from bandanna.simulation.environments.finite import ClippedGaussian
+from bandanna.simulation.environments.glm import GeneralisedLinear
+from bandanna.simulation.environments.linear import DriftingContexts, LinearContextual, PublishedLinear
 from bandanna.simulation.environments.population import PopulationWorld
+from bandanna.simulation.environments.recorded import ArrayEnvironment, CallableEnvironment
 
 ROUNDS = 30
 SETS = np.random.default_rng(5).dirichlet(np.ones(3), size=(ROUNDS, 4))  # (T, K, d)
@@ -142,3 +156,179 @@ def test_a_description_has_its_sizes(env: Environment) -> None:
     world = env.begin(Streams([0, 1]))
     assert (world.n_arms, world.environment) == (env.n_arms, env)
     assert env.check_rounds(ROUNDS) == ROUNDS
+
+
+# What every environment owes the simulator
+
+
+HORIZON = 90
+_RNG = np.random.default_rng(5)
+SETS_WORLDS = _RNG.dirichlet(np.ones(3), size=(HORIZON, 4))  # (T, K, d)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quadrant(Environment):
+    """The subclass that the documentation shows."""
+
+    def begin(self, streams: Streams) -> World:
+        """One per seed."""
+        return QuadrantWorld(environment=self, streams=streams)
+
+
+class QuadrantWorld(World):
+    """Uniform features, quadratic means."""
+
+    def contexts(self, start: int, rounds: int) -> Any:
+        """(S, rounds, K, d)."""
+        return self.streams.uniform("contexts", (rounds, self.n_arms, self.environment.dim)) / np.sqrt(
+            self.environment.dim
+        )
+
+    def means(self, contexts: Any) -> Any:
+        """(S, rounds, K)."""
+        return np.mean(contexts**2, axis=-1)
+
+
+ENVIRONMENTS: dict[str, Callable[[], Environment]] = {
+    "fresh": lambda: LinearContextual(dim=3, n_arms=4),
+    "fixed": lambda: LinearContextual(dim=3, n_arms=4, fixed=True),
+    "bounded": lambda: LinearContextual(dim=3, n_arms=4, fixed=True, reward=Bounded(width=0.3)),
+    "one dimension": lambda: LinearContextual(dim=1, n_arms=4, fixed=True),
+    "two dimensions": lambda: LinearContextual(dim=2, n_arms=4, fixed=True),
+    "one arm": lambda: LinearContextual(dim=3, n_arms=1),
+    "published": lambda: PublishedLinear(dim=3, n_arms=9),
+    "published, few arms": lambda: PublishedLinear(dim=3, n_arms=2),
+    "published, one dimension": lambda: PublishedLinear(dim=1, n_arms=3),
+    "published, normalised": lambda: PublishedLinear(dim=3, n_arms=9, normalised=True),
+    "drifting": lambda: DriftingContexts(dim=4, n_arms=9, horizon=HORIZON, turns=2),
+    "drifting, even": lambda: DriftingContexts(dim=3, n_arms=6, horizon=HORIZON),
+    "drifting, one arm": lambda: DriftingContexts(dim=3, n_arms=1, horizon=HORIZON),
+    "drifting, one dimension": lambda: DriftingContexts(dim=1, n_arms=3, horizon=HORIZON),
+    "drifting, two dimensions": lambda: DriftingContexts(dim=2, n_arms=3, horizon=HORIZON),
+    "standing": lambda: DriftingContexts(dim=3, n_arms=9, horizon=HORIZON, turns=0),
+    "arrays": lambda: ArrayEnvironment(arms=SETS_WORLDS, theta=[0.1, 0.5, 0.9]),
+    "arrays, fixed": lambda: ArrayEnvironment(arms=SETS_WORLDS[0], theta=[0.1, 0.5, 0.9], reward=Bounded()),
+    "arrays, means": lambda: ArrayEnvironment(arms=SETS_WORLDS[0], means=SETS_WORLDS[..., 0]),
+    "functions": lambda: CallableEnvironment(dim=3, n_arms=4, contexts=features, mean=largest),
+    "subclass": lambda: Quadrant(dim=3, n_arms=4),
+}
+each_worlds = pytest.mark.parametrize("name", ENVIRONMENTS)
+
+
+def read_worlds(env: Environment, sizes: list[int], seeds: list[int]) -> tuple[Any, Any]:
+    """Contexts and means of the first rounds, read in blocks of these sizes."""
+    world, start, contexts, means = env.begin(Streams(seeds)), 0, [], []
+    for size in sizes:
+        block = world.contexts(start, size)
+        assert block.shape == (len(seeds), 1 if world.fixed else size, env.n_arms, env.dim)
+        contexts.append(block)
+        means.append(world.means(block))
+        start += size
+    return np.concatenate(contexts, axis=1), np.concatenate(means, axis=1)
+
+
+@pytest.mark.filterwarnings("ignore::bandanna.errors.ClippingWarning")  # published arms are longer than 1
+@each_worlds
+def test_a_seed_gives_the_same_run_in_any_company(name: str) -> None:
+    env = ENVIRONMENTS[name]()
+    policy = LinUCB(dim=env.dim, horizon=HORIZON, batch=7, privacy=none())
+    many, alone = simulate(policy, env, n_seeds=4), simulate(policy, env, n_seeds=1, seed=2)
+    np.testing.assert_allclose(many.regret[2], alone.regret[0], rtol=0, atol=1e-9)
+    np.testing.assert_allclose(many.rewards[2], alone.rewards[0], rtol=0, atol=1e-9)
+    assert np.all(np.diff(many.regret, axis=1) >= 0)
+
+
+@each_worlds
+def test_rounds_do_not_depend_on_the_blocks_they_are_read_in(name: str) -> None:
+    env = ENVIRONMENTS[name]()
+    if env.begin(Streams([0])).fixed:
+        sizes = [[1], [1]]
+    else:
+        sizes = [[HORIZON], [1, 2, HORIZON - 40, 37]]
+    (contexts, means), (same_contexts, same_means) = (read_worlds(env, split, [3, 1]) for split in sizes)
+    np.testing.assert_allclose(contexts, same_contexts, rtol=0, atol=1e-13)
+    np.testing.assert_allclose(means, same_means, rtol=0, atol=1e-13)
+
+
+@each_worlds
+def test_means_are_means_of_rewards_in_the_unit_interval(name: str) -> None:
+    env = ENVIRONMENTS[name]()
+    contexts, means = read_worlds(env, [HORIZON], list(range(20)))
+    assert means.shape == contexts.shape[:-1]
+    assert np.all((means >= 0) & (means <= 1))
+    bound = np.sqrt(2) if isinstance(env, PublishedLinear) and not env.normalised else 1.0
+    assert np.all(np.linalg.norm(contexts, axis=-1) <= bound + 1e-12)
+
+
+@each_worlds
+def test_environments_are_equal_hashable_and_picklable_by_value(name: str) -> None:
+    env, twin = ENVIRONMENTS[name](), ENVIRONMENTS[name]()
+    assert env == twin
+    assert hash(env) == hash(twin)
+    assert pickle.loads(pickle.dumps(env)) == env
+    other = replace(env, reward=Bounded(width=0.01))
+    assert other != env
+    assert replace(other, reward=env.reward) == env
+
+
+@pytest.mark.often(of=lambda name: ("," not in name and "dimension" not in name) or name == "arrays, fixed")
+@each_worlds
+def test_sums_of_rewards_have_the_law_of_rewards(name: str) -> None:
+    world = ENVIRONMENTS[name]().begin(Streams(range(600)))
+    means = np.full(600, 0.3)
+    at_once, one_by_one = world.reward_sums(means, 40), world.rewards(np.full((600, 40), 0.3)).sum(axis=1)
+    for sums in (at_once, one_by_one):
+        assert abs(np.mean(sums) - 12) < 5 * np.std(sums) / np.sqrt(600)
+    spread = np.var(one_by_one)
+    assert abs(np.var(at_once) - spread) < 5 * spread * np.sqrt(2 * 2 / 600)  # nearly normal sums
+
+
+@pytest.mark.parametrize("module", [recorded, linear], ids=lambda module: module.__name__)
+def test_examples_in_docstrings_run(module: Any) -> None:
+    result = doctest.testmod(module)
+    assert result.attempted > 0
+    assert result.failed == 0
+
+
+def test_laws_of_rewards_stay_in_range_and_are_values() -> None:
+    assert Bounded(width=0.2) == Bounded(width=0.2) != Bounded(width=0.3)
+    assert hash(Bernoulli()) == hash(Bernoulli())
+    means = np.linspace(0, 1, 101)[None].repeat(200, axis=0)
+    draws = Bounded(width=0.5).draw(means, Streams(range(200)))
+    assert np.all((draws >= 0) & (draws <= 1))
+    exact = Bounded(width=0).draw(means, Streams(range(200)))
+    np.testing.assert_array_equal(exact, means)
+    errors = np.mean(draws - means, axis=0)  # standard error at most 0.5 / sqrt(3 200): 5 of them, false alarm 1e-4
+    assert np.all(np.abs(errors) <= 5 * 0.5 / np.sqrt(3 * 200))
+    for width in (-0.1, 0.51, np.nan, "wide"):
+        with pytest.raises(InvalidArgument, match="width"):
+            Bounded(width=width)
+
+
+@pytest.mark.parametrize("bad", [{"dim": 0}, {"dim": 2.5}, {"n_arms": 0}, {"n_arms": None}])
+def test_worlds_of_bad_sizes_are_refused_by_name(bad: dict[str, Any]) -> None:
+    with pytest.raises(InvalidArgument, match=next(iter(bad))):
+        LinearContextual(**{"dim": 2, "n_arms": 2, **bad})
+
+
+@pytest.mark.parametrize("std", [1.0, 0.1, 0.01])
+@pytest.mark.parametrize("end", [0.05, 1.0, 7.0])
+def test_the_centre_gives_the_mean(end: float, std: float) -> None:
+    law = ClippedGaussian(std=std, low=-end, high=end)
+    wanted = np.concatenate([np.linspace(-end, end, 2001), end * (1 - np.geomspace(1e-12, 1e-2, 50))])
+    noise = np.linspace(-12, 12, 48_001) * std
+    centres = law.centre(wanted)
+    assert np.allclose(law._clipped_mean(centres), wanted, rtol=0, atol=1e-13 * max(1.0, end))
+    some = slice(100, 2001, 190)  # a second route: the mean of clipped rewards, integrated
+    weights = np.exp(-((noise / std) ** 2) / 2)
+    means = np.clip(centres[some, None] + noise, -end, end) @ weights / weights.sum()
+    assert np.allclose(means, wanted[some], rtol=0, atol=1e-6 * std)
+
+
+@pytest.mark.parametrize("kind", [LinearContextual, GeneralisedLinear])
+def test_unit_vectors_need_no_clipping(kind: type[LinearContextual | GeneralisedLinear]) -> None:
+    for dim in (1, 2, 5, 8, 9, 40):
+        world = kind(dim=dim, n_arms=50).begin(Streams([0, 1]))
+        contexts = world.contexts(0, 200)
+        assert world.unit
+        assert clip_norm(contexts, 1.0) is contexts

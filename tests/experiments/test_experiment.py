@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from copy import deepcopy
-from dataclasses import MISSING, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,12 @@ import pytest
 import bandanna as bd
 from bandanna.errors import BandannaError, InvalidArgument, InvalidBudget
 from bandanna.experiments.experiment import ENVIRONMENTS, Experiment
+from bandanna.policies.glm.glm_jdp import GLMJDP
+from bandanna.policies.glm.glm_sdp import GLMSDP
+from bandanna.policies.glm.rs_glinucb import RSGLinUCB
 from bandanna.policies.linear.base import FixedBatches, geometric, uniform
 from bandanna.policies.registry import ALGORITHMS
+from bandanna.simulation.engine import simulate
 from bandanna.simulation.environments.base import Bounded
 from bandanna.simulation.environments.linear import DriftingContexts, LinearContextual
 from bandanna.simulation.environments.recorded import ArrayEnvironment
@@ -155,7 +159,7 @@ def test_a_missing_key_is_named(place: tuple[Any, ...], words: tuple[str, ...]) 
         ("horizon = 5\nhorizon = 6\n", ("line 2", "bad TOML")),
         ("horizon = 5\n", ("seeds is missing. Required keys: horizon, seeds, environment, algorithm",)),
         ("", ("horizon is missing. Required keys: horizon, seeds, environment, algorithm",)),
-        ("horizont is not an argument of", ("horizont is not an argument of", "Did you mean 'horizon'?")),
+        ("horizont = 5\n", ("horizont is not an argument of", "Did you mean 'horizon'?")),
     ],
 )
 def test_a_bad_file_is_named_with_the_line(tmp_path: Path, text: str, words: tuple[str, ...]) -> None:
@@ -272,8 +276,8 @@ def test_every_algorithm_can_be_named(name: str) -> None:
     budget = {} if entry.trust == "none" else {"epsilon": 1.0, "delta": 1e-5}
     if entry.kind is not None and "delta" not in entry.options:
         budget.pop("delta", None)  # pure
-    needed = {each.name for each in fields(entry.kind) if each.default is MISSING} if entry.kind is not None else set()
-    finite = "n_arms" in needed
+    names = {each.name for each in fields(entry.kind)}
+    finite = "n_arms" in names and "features" not in names
     world = {"environment": {"name": "FiniteArms", "means": [0.2, 0.5, 0.7]}} if finite else {}
     experiment = Experiment.from_dict({**GOOD, **world, "algorithm": [{"name": name, **budget}]})
     assert experiment.curves[0].policy(dim=3, horizon=200).guarantee.trust == entry.trust
@@ -346,3 +350,38 @@ def test_a_file_sets_exploration() -> None:
     document["algorithm"][0]["explore"]["often"] = 1
     with pytest.raises(InvalidArgument, match=r"algorithm\[1\].explore"):
         Experiment.from_dict(document)
+
+
+# glm_experiment
+
+
+FILE = {
+    "title": "Clicks",
+    "horizon": 60,
+    "seeds": 2,
+    "environment": {"name": "GeneralisedLinear", "dim": 2, "n_arms": 4, "link": "probit", "norm": 1.5},
+    "algorithm": [
+        {"name": "RS-GLinUCB", "link": "probit", "parameter_bound": 1.5, "constants": "published"},
+        {"name": "GLM-JDP", "link": "probit", "parameter_bound": 1.5, "epsilon": [2.0, 8.0], "delta": 1e-3},
+        {"name": "GLM-SDP", "link": "probit", "parameter_bound": 1.5, "epsilon": 2.0, "delta": 1e-3},
+    ],
+}
+
+
+def test_a_file_sets_generalised_linear_policies() -> None:
+    made = Experiment.from_dict(FILE)
+    policies = [curve.policy(dim=2, horizon=60) for curve in made.curves]
+    assert [type(policy) for policy in policies] == [RSGLinUCB, GLMJDP, GLMJDP, GLMSDP]
+    assert policies[2].privacy.budget.epsilon == 8.0
+    assert Experiment.from_dict(made.to_dict()) == made
+    for policy in policies:
+        assert np.all(np.isfinite(simulate(policy, made.world(), n_seeds=2).regret))
+
+
+def test_wrong_tables_are_refused() -> None:
+    base = {**FILE, "algorithm": [{"name": "GLM-JDP", "epsilon": 1.0, "delta": 1e-3, "stepz": 3}]}
+    with pytest.raises(InvalidArgument, match="stepz"):
+        Experiment.from_dict(base)
+    for wrong in ({"epsilon": 1.0}, {"epsilon": 1.0, "delta": 1e-3, "constants": "large"}):
+        with pytest.raises(BandannaError):
+            Experiment.from_dict({**FILE, "algorithm": [{"name": "GLM-JDP", **wrong}]})
