@@ -240,7 +240,7 @@ def test_rewards_out_of_range_are_clipped_and_counted(name: str) -> None:
     batches = len(getattr(policy, "sizes", ()))
     released = batches - 1 if batches else 1  # batches, or all rounds at once: one wrong reward in each
     assert [int(result.clipped[0]) for result in results] == [0, released]
-    earned = [80.0, 80.0 + 6.0 * batches]  # the plain player counts rewards as they are earned, others as they are learned
+    earned = [80.0, 80.0 + 6.0 * batches]  # the reference counts rewards when earned, others when learned
     np.testing.assert_array_equal([result.rewards[0] for result in results], earned)
 
 
