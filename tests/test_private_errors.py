@@ -34,8 +34,7 @@ import bandanna as bd
 from bandanna import datasets, environments
 from bandanna.cli.main import app
 from bandanna.data import datasets as datasets_module
-from bandanna.data.features.map import Hash, Intercept, Map, OneHot, Range, UnitBall
-from bandanna.data.features.private import fit_privately
+from bandanna.data.features.map import Hash, Intercept, Map, OneHot, Range, UnitBall, fit_privately
 from bandanna.deployment.client.session import RegistrarClient, to_ticket
 from bandanna.deployment.http.limits import parse_json_body
 from bandanna.deployment.messages.canonical import decode_base64url, loads

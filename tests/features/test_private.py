@@ -12,8 +12,7 @@ import pytest
 
 import bandanna as bd
 from bandanna.data.features.columns import CellCountDomain
-from bandanna.data.features.map import Map
-from bandanna.data.features.private import fit_privately
+from bandanna.data.features.map import Map, fit_privately
 from bandanna.errors import BudgetExceeded, InvalidArgument, InvalidBudget
 
 AGES = np.random.default_rng(0).normal(50, 12, 4_000).clip(0, 120)

@@ -3,8 +3,19 @@
 from __future__ import annotations
 
 from bandanna.data.features.columns import Counts, HashColumn, OneHotColumn, RangeColumn, Report
-from bandanna.data.features.map import Hash, Intercept, Map, Mapped, OneHot, Project, Range, UnitBall, corners
-from bandanna.data.features.private import Fitted, fit_privately
+from bandanna.data.features.map import (
+    Fitted,
+    Hash,
+    Intercept,
+    Map,
+    Mapped,
+    OneHot,
+    Project,
+    Range,
+    UnitBall,
+    corners,
+    fit_privately,
+)
 
 __all__ = [
     "UnitBall",

@@ -18,8 +18,18 @@ from typing import Any, NoReturn, TypeVar
 import numpy as np
 
 from bandanna import validation
-from bandanna.data.features.columns import Column, HashColumn, OneHotColumn, RangeColumn, Report, length_per_column
+from bandanna.data.features.columns import (
+    CellCountDomain,
+    Column,
+    HashColumn,
+    OneHotColumn,
+    RangeColumn,
+    Report,
+    length_per_column,
+    to_numbers,
+)
 from bandanna.data.tables import RecordTable, read_records
+from bandanna.device.noise import NoiseSource, SecureNoise
 from bandanna.errors import (
     BandannaError,
     InvalidArgument,
@@ -29,8 +39,14 @@ from bandanna.errors import (
     describe_json_error,
     raise_without_context,
 )
+from bandanna.privacy.events import Event
+from bandanna.privacy.guarantee import Guarantee
+from bandanna.privacy.ledger import Ledger
+from bandanna.protocols.comparison import release_recorded
+from bandanna.protocols.factory import protocol_for
+from bandanna.protocols.privacy_model import Privacy
 from bandanna.storage.encoding import check_fields
-from bandanna.types import Floats
+from bandanna.types import Floats, Ints
 from bandanna.validation import check_keys, check_memory, prefix_errors
 
 # Parts of a map
@@ -463,12 +479,18 @@ class Map:
         return Mapped(values=values, report=Report(rows=table.rows, columns=counts, clipped=clipped))
 
     def _finished(self, x: Floats) -> tuple[Floats, int]:
-        """Project, scale, clip and append the constant; return (n, d) and how many were clipped."""
+        """Project, scale, clip to length 1 and append the constant; return (n, d) and how many were clipped."""
         clipped = 0
         if self.project is not None:
             x = project_features(x, self.project.dim, self.project.seed)
         if self.ball is not None:
-            x, clipped = _clip_to_ball(x * self.ball.scale)
+            x = x * self.ball.scale
+            square = np.zeros(len(x))
+            for column in x.T:  # in order, as in any language
+                square += column * column
+            limit = 1 + (x.shape[1] + 8) * 2.0**-52
+            longer = square > limit * limit
+            x, clipped = x / np.where(longer, np.sqrt(square), 1.0)[:, None], int(longer.sum())
         if self.intercept:
             x = np.concatenate([x * _CONSTANT, np.full((len(x), 1), _CONSTANT)], axis=1)
         return x, clipped
@@ -515,17 +537,6 @@ class Map:
         return hash(self._text)
 
 
-def _clip_to_ball(x: Floats) -> tuple[Floats, int]:
-    """Clip rows to length 1; return them and how many were longer by more than rounding errors."""
-    square = np.zeros(len(x))
-    for column in x.T:  # in order, as in any language
-        square += column * column
-    limit = 1 + (x.shape[1] + 8) * 2.0**-52
-    longer = square > limit * limit
-    lengths = np.where(longer, np.sqrt(square), 1.0)
-    return x / lengths[:, None], int(longer.sum())
-
-
 def _find_step(parts: Sequence[Any], kind: type[Step]) -> Step | None:
     found = [part for part in parts if isinstance(part, kind)]
     if len(found) > 1:
@@ -562,3 +573,127 @@ def corners(n: int) -> Floats:
         made[place, place] = height
         made[place + 1 :, place] = -height / (left - 1)
     return made
+
+
+# Ranges from records, with differential privacy
+
+
+_MOST_BINS = 10_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fitted:
+    """Released ranges, and their price.
+
+    Parameters
+    ----------
+    range
+        A part of a map.
+    counts
+        The noisy counts of the grid by column, (bins + 1,); the last counts missing values.
+    std
+        Standard deviation of the noise of a count.
+    """
+
+    range: Range
+    counts: Mapping[str, Floats]
+    std: float
+    event: Event
+    guarantee: Guarantee
+
+
+def fit_privately(
+    records: Any,
+    columns: Mapping[str, Any],
+    *,
+    privacy: Privacy,
+    quantiles: tuple[float, float] = (0.05, 0.95),
+    bins: int = 64,
+    outside: str = "clip",
+    missing: str = "zero",
+    source: NoiseSource | None = None,
+    ledger: Ledger | None = None,
+    task: str = "features",
+) -> Fitted:
+    """Release ranges between two quantiles of users' numbers with differential privacy; a row is a user.
+
+    Parameters
+    ----------
+    records
+        Records of any kind that a `Map` takes.
+    columns : mapping
+        Public limits by name: {"age": (0, 120)}.
+    privacy : Privacy
+        `bd.central(...)`, `bd.shuffle(...)` or `bd.local(...)` with a budget.
+    quantiles : tuple of float
+        The quantiles that become the ends of the range.
+    bins : int
+        Cells of the grid between the limits.
+    outside, missing : str
+        As for `Range`.
+    source : NoiseSource, optional
+        The operating system's secure source by default; `bd.device.FastNoise(rng)` for simulation.
+    ledger, task
+        Where the price is recorded, and under which name.
+
+    Returns
+    -------
+    Fitted
+        The ranges as a part of a map, and the guarantee.
+    """
+    if not isinstance(privacy, Privacy) or not privacy.noisy:
+        hint = "A range that is found in users' records costs privacy."
+        raise InvalidBudget(
+            "privacy", getattr(privacy, "model", privacy), "a model such as bd.central(1.0, 1e-5)", hint
+        )
+    limits = Range(columns).columns
+    low, high = (
+        validation.unit_interval("quantiles", each)
+        for each in validation.list_entries("quantiles", quantiles, "a pair of numbers")
+    )
+    if not low < high:
+        raise InvalidArgument("quantiles", quantiles, "two increasing numbers in [0, 1]")
+    bins = validation.integer("bins", bins, least=2, most=_MOST_BINS)
+    table = read_records(records, [each.name for each in limits])
+    domain = CellCountDomain(columns=len(limits), cells=bins + 1)
+    check_memory("records", f"{table.rows:,} rows", 24 * table.rows * domain.dim, of="their reports")
+    if not table.rows:
+        raise InvalidArgument("records", ValueSummary("no rows"), "records of at least one user")
+    places = np.stack([_cell_numbers(to_numbers(table.columns[each.name]), each, bins) for each in limits], axis=1)  # type: ignore[arg-type]
+    protocol = protocol_for(privacy, domain, table.rows)
+    own = SecureNoise() if source is None else source
+    released = release_recorded(protocol, domain.statistic(places), own, ledger=ledger, task=task)
+    counts = released.total.reshape(len(limits), bins + 1)
+    ends = {
+        each.name: _quantile_edges(row, each, table.rows, (low, high))  # type: ignore[arg-type]
+        for each, row in zip(limits, counts, strict=True)
+    }
+    return Fitted(
+        range=Range(ends, outside=outside, missing=missing),
+        counts={each.name: row for each, row in zip(limits, counts, strict=True)},
+        std=protocol.std(table.rows),
+        event=protocol.event,
+        guarantee=protocol.guarantee,
+    )
+
+
+def _cell_numbers(given: Floats, limits: RangeColumn, bins: int) -> Ints:
+    """Return the cell of each number; numbers outside of the public limits count at their ends."""
+    inside = np.clip(given, limits.low, limits.high)
+    share = (np.where(np.isnan(inside), limits.low, inside) - limits.low) / (limits.high - limits.low)
+    cells = np.minimum((share * bins).astype(np.int64), bins - 1)
+    return np.where(np.isnan(given), bins, cells)
+
+
+def _quantile_edges(
+    counts: Floats, limits: RangeColumn, people: int, quantiles: tuple[float, float]
+) -> tuple[float, float]:
+    """Return the edges of the cells that contain the quantiles."""
+    bins = len(counts) - 1
+    balanced = counts - (counts.sum() - people) / len(counts)  # they add up to the people
+    sums = np.cumsum(balanced[:-1])
+    rising = (np.maximum.accumulate(sums) + np.minimum.accumulate(sums[::-1])[::-1]) / 2
+    present = max(float(people - balanced[-1]), 1.0)
+    first, last = (min(int(np.sum(rising < share * present)), bins - 1) for share in quantiles)
+    width = (limits.high - limits.low) / bins
+    return limits.low + first * width, min(limits.high, limits.low + (last + 1) * width)
