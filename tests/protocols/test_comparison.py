@@ -18,7 +18,6 @@ from bandanna.protocols import comparison
 from bandanna.protocols.comparison import (
     PROTOCOL_NAMES,
     ComparisonRow,
-    _row,
     compare_protocols,
     compare_protocols_at_std,
 )
@@ -227,9 +226,3 @@ def test_a_given_delta_must_be_one(delta: float) -> None:
     with pytest.raises(InvalidBudget) as caught:
         compare_protocols_at_std(domain=REPORT, std=1.0, delta=delta, batch=20)
     assert caught.value.argument == "delta"
-
-
-def test_a_ratio_is_that_of_the_row_s_noise() -> None:
-    made = LocalGaussian(domain=REPORT, noise_std=3.0, delta=1e-5)
-    row = _row("local_gaussian", made, 100, 5.0)
-    assert (row.std, row.ratio_to_central) == (pytest.approx(30.0), pytest.approx(6.0))

@@ -369,13 +369,18 @@ def _shortlist(
     if lowest is None:
         start = paper_tree(horizon, k)
         worth = _error(start, noise, bound, averaging) / bound + 1  # beyond that, the delay alone costs more
-        lows = _thin_range(2, max(2, min(int(worth), horizon // 2 ** (k - 1))))
+        last = max(2, min(int(worth), horizon // 2 ** (k - 1)))
+        lows = np.arange(2, min(last, 200) + 1)
+        if last > 200:  # then in steps of 2 %
+            further = np.geomspace(200, last, 1 + math.ceil(math.log(last / 200) / 0.02))
+            lows = np.unique(np.concatenate([lows, np.rint(further).astype(np.int64)]))
         yield start
     else:
         lows = np.asarray([validation.integer("lowest", lowest, least=2)])
     rows: list[Floats] = []
     for raised in range(max(k - 1, 1)):  # how many of the k - 1 upper degrees are d + 1, the others d
-        degrees = _degrees(horizon, k, int(lows[0]))
+        even = (horizon / int(lows[0])) ** (1 / k)  # the upper degree that makes all levels equal
+        degrees = np.arange(max(2, int(even / 4)), int(4 * even) + 3) if k > 1 else np.asarray([2])
         low, d = (grid.ravel().astype(float) for grid in np.meshgrid(lows, degrees))
         size = low * d ** (k - 1 - raised) * (d + 1) ** raised if k > 1 else low
         top = np.floor(horizon / size)
@@ -392,22 +397,6 @@ def _shortlist(
 def _cost(degree: Floats, averaging: bool) -> Floats:
     """Return sqrt(m c) for a level below one of this degree: (d - 1)/sqrt d with averaging, else sqrt(d - 1)."""
     return (degree - 1) / np.sqrt(degree) if averaging else np.sqrt(degree - 1)
-
-
-def _degrees(horizon: int, k: int, low: int) -> NDArray[np.int64]:
-    """Return upper degrees around the one that would make all levels equal."""
-    if k == 1:
-        return np.asarray([2])
-    even = (horizon / low) ** (1 / k)
-    return np.arange(max(2, int(even / 4)), int(4 * even) + 3)
-
-
-def _thin_range(first: int, last: int) -> NDArray[np.int64]:
-    """Return all whole numbers up to 200, then steps of 2 %."""
-    if last <= 200:
-        return np.arange(first, last + 1)
-    further = np.geomspace(200, last, 1 + math.ceil(math.log(last / 200) / 0.02))
-    return np.unique(np.concatenate([np.arange(first, 201), np.rint(further).astype(np.int64)]))
 
 
 def _error(tree: BatchTree, noise: float, bound: float, averaging: bool) -> float:

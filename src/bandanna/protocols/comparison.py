@@ -42,10 +42,10 @@ class ComparisonRow:
     """
 
     protocol: str
-    std: float | None
-    bits_per_user: int | None
-    guarantee: Guarantee | None
-    ratio_to_central: float | None
+    std: float | None = None
+    bits_per_user: int | None = None
+    guarantee: Guarantee | None = None
+    ratio_to_central: float | None = None
     note: str = ""
 
     def to_dict(self) -> dict[str, Any]:
@@ -150,27 +150,21 @@ def _rows(
             made[name] = outside
     central = made[CentralGaussian.name]
     base = _std(central, batch) if isinstance(central, Protocol) else None
-    return [_row(name, protocol, batch, base) for name, protocol in made.items()]
-
-
-def _row(name: str, protocol: Protocol | BandannaError, batch: int, central: float | None) -> ComparisonRow:
-    if isinstance(protocol, BandannaError):
-        return ComparisonRow(
+    return [
+        ComparisonRow(
             protocol=name,
-            std=None,
-            bits_per_user=None,
-            guarantee=None,
-            ratio_to_central=None,
+            std=_std(protocol, batch),
+            bits_per_user=protocol.bits_per_user,
+            guarantee=protocol.guarantee,
+            ratio_to_central=_std(protocol, batch) / base if base else None,
+        )
+        if isinstance(protocol, Protocol)
+        else ComparisonRow(
+            protocol=name,
             note=f"outside the paper's theorem: {protocol}" if isinstance(protocol, OutsideTheorem) else str(protocol),
         )
-    std = _std(protocol, batch)
-    return ComparisonRow(
-        protocol=name,
-        std=std,
-        bits_per_user=protocol.bits_per_user,
-        guarantee=protocol.guarantee,
-        ratio_to_central=std / central if central else None,
-    )
+        for name, protocol in made.items()
+    ]
 
 
 def _std(protocol: Protocol, batch: int) -> float:

@@ -460,9 +460,15 @@ class TreeSumAnalyzer(Analyzer):
 
     def taken(self, state: Sums, view: FullBatches) -> Sums:
         """Return the sums with the full batches of a view."""
+        sums, own = list(state), self.weights.own
         for level, batch in enumerate(view.levels):
-            state = merge_release(state, level, self.release(level, batch), self.weights.own)
-        return state
+            estimate = self.release(level, batch)
+            if level > 0:
+                if own[level] < 1.0:  # without averaging the parts are only dropped
+                    estimate = own[level] * estimate + (1 - own[level]) * sums[level - 1]
+                sums[level - 1] = np.zeros_like(sums[level - 1])
+            sums[level] = sums[level] + estimate
+        return tuple(sums)
 
     def release(self, level: int, batch: MixerState) -> Floats:
         """Return the unbiased sum of a full batch from its totals, (..., dim)."""
@@ -481,18 +487,6 @@ class TreeSumAnalyzer(Analyzer):
     @cached_property
     def _variances(self) -> Floats:
         return np.asarray(self.weights.variances)
-
-
-def merge_release(sums: Sums, level: int, release: Floats, own: Sequence[float]) -> Sums:
-    """Return the sums of maximal batches after a batch of `level` (from 0) was released; its parts are taken out."""
-    following = list(sums)
-    estimate = release
-    if level > 0:
-        if own[level] < 1.0:  # without averaging the parts are only dropped
-            estimate = own[level] * release + (1 - own[level]) * sums[level - 1]
-        following[level - 1] = np.zeros_like(sums[level - 1])
-    following[level] = sums[level] + estimate
-    return tuple(following)
 
 
 # Law

@@ -98,7 +98,15 @@ class CentralContinual(TrustedServerProtocol, StreamProtocol):
 
     @cached_property
     def event(self) -> ContinualEvent:
-        return continual_event(self.domain, self.factorisation, self.noise_std, self.participations)
+        change = self.participations * self.domain.sensitivity * self.factorisation.sensitivity()
+        return ContinualEvent(
+            factorisation=self.factorisation,
+            std=self.noise_std,
+            sensitivity=self.domain.sensitivity,
+            participations=self.participations,
+            dim=self.domain.dim,
+            grid=fine_grid(self.noise_std, change, self.domain.dim * self.factorisation.releases(self.participations)),
+        )
 
     @property
     def observers(self) -> tuple[tuple[str, str], ...]:
@@ -151,7 +159,7 @@ class CentralContinual(TrustedServerProtocol, StreamProtocol):
             allowed = f"at most the horizon {self.factorisation.horizon}: the noise is priced for no more steps"
             raise InvalidArgument("steps", values.shape[-2], allowed)
         if path == "law":
-            return sample_prefixes(values, self.mechanism, source)
+            return np.asarray(np.cumsum(values, axis=-2) + sample_prefix_noise(values.shape, self.mechanism, source))
         stream, estimates, origin = self.mechanism.begin(values.shape[:-2]), [], self.domain.origin
         for step in range(values.shape[-2]):
             stream, prefix = self.mechanism.step(stream, values[..., step, :] - origin, source)
@@ -194,17 +202,11 @@ class PrefixSumAnalyzer(Analyzer):
 # Law
 
 
-def sample_prefixes(values: Floats, mechanism: ContinualGaussian, source: NoiseSource) -> Floats:
-    """Draw noisy prefix sums after every step: (..., steps, dim) -> (..., steps, dim).
-
-    The estimates are A x + B z with z_i ~ N(0, std^2 I). B z is a sum of decaying sums for a BLT and of blocks for a
-    tree: O(T), without a loop over steps.
-    """
-    return np.asarray(np.cumsum(values, axis=-2) + sample_prefix_noise(values.shape, mechanism, source))
-
-
 def sample_prefix_noise(shape: tuple[int, ...], mechanism: ContinualGaussian, source: NoiseSource) -> Floats:
-    """Draw B z alone, shape (..., steps, dim), for simulation."""
+    """Draw B z alone, shape (..., steps, dim), for simulation: O(steps), without a loop over steps.
+
+    The estimates are A x + B z with z_i ~ N(0, std^2 I). B z is a sum of decaying sums for a BLT, of blocks for a tree.
+    """
     factors = mechanism.factorisation
     if isinstance(factors, BLT):
         return _multiply_blt(_draw_prefix_noise(shape, mechanism, source), factors)
@@ -266,16 +268,3 @@ def calibrate_continual(
         participations=participations,
     )
     return factors, std
-
-
-def continual_event(domain: Domain, factorisation: Factorisation, std: float, participations: int) -> ContinualEvent:
-    """Return the whole stream as one event, on the grid of the mechanism."""
-    change = participations * domain.sensitivity * factorisation.sensitivity()
-    return ContinualEvent(
-        factorisation=factorisation,
-        std=std,
-        sensitivity=domain.sensitivity,
-        participations=participations,
-        dim=domain.dim,
-        grid=fine_grid(std, change, domain.dim * factorisation.releases(participations)),
-    )

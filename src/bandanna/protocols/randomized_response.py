@@ -11,7 +11,6 @@ from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bandanna import validation
 from bandanna.device.domain import Ball, Bits, Domain, Estimate, Statistic
@@ -90,7 +89,7 @@ class LocalBits(RandomizedResponseProtocol):
 
     @cached_property
     def device(self) -> RandomizedBit:
-        return bit_device(self.mechanism)
+        return RandomizedBit(lie=self.mechanism.lie)
 
     @cached_property
     def mixer(self) -> BitCountingMixer:
@@ -105,7 +104,11 @@ class LocalBits(RandomizedResponseProtocol):
         return math.sqrt(validation.integer("users", users) * self.mechanism.variance)
 
     def law(self, statistic: Statistic, source: NoiseSource) -> Estimate:
-        return self.analyzer.estimate(sample_ones(statistic, self.mechanism, source), statistic.users)
+        """Draw Bin(k, q) + Bin(n - k, 1 - q) for k ones among n bits: (..., users, 1) -> (..., 1)."""
+        k, lie = np.rint(statistic.total()).astype(np.int64), self.mechanism.lie
+        true, false = np.full(k.shape, 1 - lie), np.full(k.shape, lie)
+        ones = np.asarray(source.coins(k, true) + source.coins(statistic.users - k, false))
+        return self.analyzer.estimate(ones, statistic.users)
 
 
 @stored_as("LocalSigns")
@@ -162,14 +165,6 @@ class LocalSigns(RandomizedResponseProtocol):
         return self.release_messages(self.device.message(statistic, source), source)
 
 
-# Randomizer
-
-
-def bit_device(mechanism: RandomizedResponse) -> RandomizedBit:
-    """Return the device that randomizes one bit."""
-    return RandomizedBit(lie=mechanism.lie)
-
-
 # Mixer
 
 
@@ -215,16 +210,6 @@ class SignResponseAnalyzer(Analyzer):
         answered = np.sum(rows, axis=-2) if rows.dtype != np.int64 else sum(sum_plain_statistics(rows, self.domain))
         largest = view.users * sign_variance(self.mechanism) * self.domain.bound**2
         return state, Estimate(total=np.asarray(answered / self.mechanism.truth), count=view.users, variance=largest)
-
-
-# Law
-
-
-def sample_ones(statistic: Statistic, mechanism: RandomizedResponse, source: NoiseSource) -> NDArray[np.int64]:
-    """Draw Bin(k, q) + Bin(n - k, 1 - q) for k ones among n bits: (..., users, 1) -> (..., 1)."""
-    k = np.rint(statistic.total()).astype(np.int64)
-    true, false = np.full(k.shape, 1 - mechanism.lie), np.full(k.shape, mechanism.lie)
-    return np.asarray(source.coins(k, true) + source.coins(statistic.users - k, false))
 
 
 # Privacy

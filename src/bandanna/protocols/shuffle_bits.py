@@ -7,7 +7,6 @@ from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
 
 from bandanna import validation
@@ -69,7 +68,7 @@ class ShuffleBits(ShuffledCountsProtocol):
 
     @property
     def local_event(self) -> BinomialEvent | ClearEvent:
-        return local_bit_event(self.noise, self.coins)
+        return ClearEvent() if self.coins == "mixer" else bit_event(self.noise, users=1)
 
     @property
     def exposed(self) -> float:
@@ -103,8 +102,11 @@ class ShuffleBits(ShuffledCountsProtocol):
         return bit_std(self.noise.for_users(users))
 
     def law(self, statistic: Statistic, source: NoiseSource) -> Estimate:
-        totals = sample_bit_totals(statistic, self.noise.for_users(statistic.users), source)
-        return self.analyzer.estimate(totals, statistic.users)
+        """Draw c sum_i x_i + Bin(n b, 1/2): (..., users, 1) -> (..., 1)."""
+        ones = np.rint(statistic.total()).astype(np.int64)
+        trials, chance = statistic.users * self.noise.trials, self.noise.probability
+        coins = source.binomial(trials=trials, probability=chance, size=ones.shape)
+        return self.analyzer.estimate(np.asarray(int(self.noise.scale) * ones + coins), statistic.users)
 
 
 # Randomizer
@@ -160,16 +162,6 @@ class BitSumAnalyzer(Analyzer):
         return Estimate(total=centred, count=users, variance=bit_std(noise) ** 2)
 
 
-# Law
-
-
-def sample_bit_totals(statistic: Statistic, noise: BinomialNoise, source: NoiseSource) -> NDArray[np.int64]:
-    """Draw c sum_i x_i + Bin(B b, 1/2): (..., users, 1) -> (..., 1)."""
-    ones = np.rint(statistic.total()).astype(np.int64)
-    coins = source.binomial(trials=noise.users * noise.trials, probability=noise.probability, size=ones.shape)
-    return np.asarray(int(noise.scale) * ones + coins)
-
-
 # Privacy
 
 
@@ -191,11 +183,6 @@ def bit_sum_event(noise: BinomialNoise, coins: str = "device") -> BinomialEvent:
     """Return the analyzer's view of a batch: a total with Bin(B b, 1/2) noise, and the refusals' tail (A.9)."""
     view = bit_event(noise)
     return replace(view, tail=refusal_tail(noise.users, 1)) if coins == "checked" else view
-
-
-def local_bit_event(noise: BinomialNoise, coins: str = "device") -> BinomialEvent | ClearEvent:
-    """Return the shuffler's view of a user: a count with Bin(b, 1/2) noise, or the bit itself if the mixer draws."""
-    return ClearEvent() if coins == "mixer" else bit_event(noise, users=1)
 
 
 def bit_exposure_delta(noise: BinomialNoise, coins: str = "device") -> float:

@@ -71,7 +71,7 @@ class LocalUnit(BatchProtocol):
         super().__post_init__()
         for name in ("cosine", "chance", "candidates", "steps"):
             object.__setattr__(self, name, getattr(self.mechanism, name))
-        cap_device(self.domain, self.mechanism)
+        _ = self.device  # refuses a domain without directions
 
     @classmethod
     def calibrate(cls, *, domain: Domain, budget: Budget, participations: int = 1) -> LocalUnit:
@@ -105,7 +105,7 @@ class LocalUnit(BatchProtocol):
 
     @cached_property
     def device(self) -> CapRandomizer:
-        return cap_device(self.domain, self.mechanism)
+        return self.mechanism.device(self.domain)
 
     @cached_property
     def mixer(self) -> DirectionMixer:
@@ -145,14 +145,6 @@ class LocalUnit(BatchProtocol):
 
     def law(self, statistic: Statistic, source: NoiseSource) -> Estimate:
         return self.analyzer.estimate(sample_directions(statistic, self.event, source), statistic.users)
-
-
-# Randomizer
-
-
-def cap_device(domain: Domain, mechanism: PrivUnit) -> CapRandomizer:
-    """Return the device, one for all statistics."""
-    return mechanism.device(domain)
 
 
 # Mixer
