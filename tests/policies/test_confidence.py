@@ -23,7 +23,6 @@ from bandanna.policies.linear.confidence import (
     Ellipsoid,
     PaperConfidence,
     compute_confidence,
-    compute_ellipsoid,
     matrix_quantile,
     mean_norm,
     noise_bounds,
@@ -224,7 +223,7 @@ RUNS, FAILURE = 12, 0.05
 def made(**changes: Any) -> Ellipsoid:
     given: dict[str, Any] = {"dim": 3, "failure": 0.1, "ridge": 0.5, "parameter_bound": 2.0, "reward_std": 0.5}
     sizes = RunLengthSizes(((40, 3),))
-    return compute_ellipsoid(np.array([3.0, 5.0, 9.0]), sizes, independent=True, **(given | changes))
+    return Ellipsoid(stds=np.array([3.0, 5.0, 9.0]), sizes=sizes, independent=True, **(given | changes))
 
 
 def plainly(found: Ellipsoid, batches: int) -> tuple[float, float, float]:
@@ -459,7 +458,7 @@ def test_what_kernels_are_told_is_what_is_estimated_with() -> None:
     printed = PaperConfidence(matrix=3.0, vector=0.5).radii(STDS, single, **SETTING)
     one_by_one(printed)
     for shrinks in (True, False):
-        made = compute_ellipsoid(STDS / 10, single, **SETTING, reward_std=0.5, independent=True, shrinks=shrinks)
+        made = Ellipsoid(stds=STDS / 10, sizes=single, **SETTING, reward_std=0.5, independent=True, shrinks=shrinks)
         one_by_one(made)
         told = made.ahead(0, 4)
         assert told.scale == 0.25
@@ -467,7 +466,7 @@ def test_what_kernels_are_told_is_what_is_estimated_with() -> None:
 
 
 def made_of(**changes: Any) -> Ellipsoid:
-    return compute_ellipsoid(STDS, SIZES, **SETTING | changes, reward_std=0.5, independent=True)
+    return Ellipsoid(stds=STDS, sizes=SIZES, **SETTING | changes, reward_std=0.5, independent=True)
 
 
 def test_an_ellipsoid_is_of_the_noise_that_was_released() -> None:
@@ -476,7 +475,7 @@ def test_an_ellipsoid_is_of_the_noise_that_was_released() -> None:
     np.testing.assert_array_equal(
         made.matrix, noise_bounds(STDS, 3, FAILURE_FACTORS, independent=True, growing=True)[0]
     )
-    clear = compute_ellipsoid(np.zeros(3), SIZES, **SETTING, reward_std=0.5, independent=True)
+    clear = Ellipsoid(stds=np.zeros(3), sizes=SIZES, **SETTING, reward_std=0.5, independent=True)
     # without noise rho = ridge, beta^2 = 2 log(1/a) + d log(1 + t/(d ridge)), omega = s^2 ridge
     floor, beta2, _ = clear._after(3)
     assert floor == pytest.approx(0.125)
@@ -485,7 +484,7 @@ def test_an_ellipsoid_is_of_the_noise_that_was_released() -> None:
 
 def test_the_potential_by_hand() -> None:
     """Gamma and b of the tangent at g_0 = sqrt(Sigma^2 + c k/2) - Sigma (docs/appendix/proofs.md)."""
-    for made in (made_of(), compute_ellipsoid(np.zeros(3), SIZES, **SETTING, reward_std=0.5, independent=True)):
+    for made in (made_of(), Ellipsoid(stds=np.zeros(3), sizes=SIZES, **SETTING, reward_std=0.5, independent=True)):
         gammas, smallest = [], []
         for batches in (1, 2, 3) if made.stds[-1] else (3,):
             k, beta2, c = made._after(batches)

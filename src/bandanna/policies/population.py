@@ -78,7 +78,6 @@ class Phase(AssignedArms):
 
     @property
     def level(self) -> int:
-        """l, from 1 on."""
         return self.number + 1
 
     @property

@@ -41,7 +41,6 @@ class RewardDomain(Box):
 
     @property
     def width(self) -> float:
-        """high - low."""
         return self.high - self.low
 
     def outside(self, rewards: Floats) -> NDArray[np.bool_]:

@@ -152,7 +152,6 @@ class Elimination(FiniteArmedPolicy[EliminationState]):
         return self.protocol(users).std(users) / width
 
     def width(self, epoch: int) -> float:
-        """Return h + c."""
         users = self.users(epoch)
         return math.sqrt(self._log(8, epoch) / (2 * users)) + self._noise_quantile(epoch, self._std(users)) / users
 

@@ -160,7 +160,6 @@ class GOPE(Policy[GOPEState]):
 
     @property
     def subgaussian(self) -> float:
-        """s_r, the sub-Gaussian parameter."""
         return self.domain.width / 2 if self.reward_std is None else self.reward_std
 
     def threshold(self, phase: int) -> float:

@@ -71,7 +71,6 @@ class PerRoundUCB(FiniteArmedPolicy[ArmSums]):
 
     @cached_property
     def query(self) -> SumQuery:
-        """Query of one reward."""
         return SumQuery(protocol=protocol_for(self.privacy, self.domain, 1))
 
     @cached_property
@@ -134,12 +133,10 @@ class LDPUCB(PerRoundUCB):
 
     @cached_property
     def query(self) -> SumQuery:
-        """Query of one bit."""
         return SumQuery(protocol=protocol_for(self.privacy, BIT_DOMAIN, 1))
 
     @property
     def protocol(self) -> LocalBits:
-        """The protocol of a bit."""
         assert isinstance(self.query.protocol, LocalBits)
         return self.query.protocol
 

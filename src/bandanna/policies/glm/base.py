@@ -70,7 +70,6 @@ class GLMPolicy(Policy[State]):
 
     @cached_property
     def model(self) -> Link:
-        """The link."""
         return link_of(self.link)
 
     @cached_property
@@ -80,12 +79,10 @@ class GLMPolicy(Policy[State]):
 
     @cached_property
     def domain(self) -> Box:
-        """Of rewards."""
         return Box(dim=1, low=0.0, high=self.model.reward_bound)
 
     @property
     def log_term(self) -> float:
-        """log(T/failure)."""
         return math.log(self.horizon / self.failure)
 
     @property
@@ -126,7 +123,6 @@ class NonPrivateGLMPolicy(GLMPolicy[State]):
 
     @cached_property
     def rows(self) -> RawRowDomain:
-        """What a user tells."""
         return RawRowDomain(
             size=self.dim, reward_bound=self.model.reward_bound, groups=max(1, len(self.execution.retained_groups))
         )

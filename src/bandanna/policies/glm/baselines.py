@@ -234,7 +234,6 @@ class GLOC(PerRoundGLMPolicy[GLOCState]):
         )
 
     def radius(self, bound: Floats) -> Floats:
-        """Return the radius, (*R)."""
         kappa = self.curvature
         q = self.model.slope_bound**2 if self.preset == "published" else self.model.reward_bound / 2
         inside = 1 + 2 * kappa * bound + 4 * (q * kappa) ** 4 / self.failure**2
@@ -331,7 +330,6 @@ class ECOLog(PerRoundGLMPolicy[ECOLogState]):
         )
 
     def radius(self, state: ECOLogState) -> Floats:
-        """Return the radius, (*R)."""
         s, root = self.parameter_bound, math.sqrt(_LAMBDA)
         inside = math.log(2 / self.failure) + 0.5 * math.log(1 + (state.rounds + 1) / (4 * _LAMBDA))
         gamma = root / 2 + 2 / root * inside

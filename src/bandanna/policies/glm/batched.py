@@ -143,7 +143,6 @@ class BatchedGLMPolicy(GLMPolicy[BatchedGLMState]):
 
     @property
     def concordance(self) -> float:
-        """Return M."""
         return self.model.concordance(self.parameter_bound)
 
     def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> BatchedGLMState:
@@ -237,7 +236,6 @@ class BGLinUCB(NonPrivateGLMPolicy[BatchedGLMState], BatchedGLMPolicy):
 
     @property
     def regulariser(self) -> float:
-        """Return lambda."""
         log = self.dim * math.log(self.horizon)
         return 20 * self.model.reward_bound * log if self.preset == "published" else log
 

@@ -243,7 +243,6 @@ class GLMJDP(RareSwitchingPolicy[GLMJDPState]):
 
     @cached_property
     def mechanisms(self) -> GLMJDPMechanisms:
-        """Everything that adds noise."""
         found = calibrate_glm_jdp(self)
         for estimate in (found.estimate_o, found.estimate_tau):
             estimate.protocol.check_horizon(self.horizon)  # how many explored is private: no size of a group may decide
@@ -615,7 +614,6 @@ class GLMJDPMechanisms:
 
     @property
     def leaves(self) -> LeafDomain:
-        """The domain of the leaves."""
         assert isinstance(self.matrices.domain, LeafDomain)
         return self.matrices.domain
 

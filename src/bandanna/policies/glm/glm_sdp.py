@@ -225,7 +225,6 @@ class GLMSDPMechanisms:
 
     @property
     def outer(self) -> OuterProducts:
-        """The domain of the matrices."""
         domain = self.matrix.domain
         assert isinstance(domain, OuterProducts)
         return domain

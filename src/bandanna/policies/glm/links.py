@@ -249,18 +249,25 @@ class Link(ABC):
         """Draw rewards with these means from one uniform number each."""
 
 
+class BernoulliLink(Link):
+    """Base of links with rewards of 0 or 1."""
+
+    binary = True
+    reward_bound = 1.0
+
+    def draw(self, means: Floats, uniforms: Floats) -> Floats:
+        return np.asarray(uniforms < means, dtype=float)
+
+
 @stored_as("LogisticLink")
 @dataclass(frozen=True, kw_only=True)
-class Logistic(Link):
+class Logistic(BernoulliLink):
     """Bernoulli rewards, mu(z) = 1 / (1 + e^-z)."""
 
     name = "logistic"
-    binary = True
-    reward_bound = 1.0
     slope_bound = 0.25
 
     def mean(self, z: Floats) -> Floats:
-        """Return mu(z), the mean reward."""
         return np.asarray(special.expit(z))
 
     def slope(self, z: Floats) -> Floats:
@@ -275,19 +282,13 @@ class Logistic(Link):
     def derivative_ratio(self, order: int, bound: float) -> float:
         return logistic_ratio(order)
 
-    def draw(self, means: Floats, uniforms: Floats) -> Floats:
-        """Draw rewards with these means from one uniform number each."""
-        return np.asarray(uniforms < means, dtype=float)
-
 
 @stored_as("ProbitLink")
 @dataclass(frozen=True, kw_only=True)
-class Probit(Link):
+class Probit(BernoulliLink):
     """Bernoulli rewards, mu = Phi, with the matching loss: not a canonical family."""
 
     name = "probit"
-    binary = True
-    reward_bound = 1.0
     slope_bound = 1 / _SQRT_TAU
 
     def mean(self, z: Floats) -> Floats:
@@ -307,10 +308,6 @@ class Probit(Link):
 
     def derivative_ratio(self, order: int, bound: float) -> float:
         return probit_ratio(order, bound)
-
-    def draw(self, means: Floats, uniforms: Floats) -> Floats:
-        """Draw rewards with these means from one uniform number each."""
-        return np.asarray(uniforms < means, dtype=float)
 
 
 @stored_as("BinomialLink")
@@ -422,13 +419,11 @@ class TruncatedPoisson(Link):
 
 @stored_as("LinearLink")
 @dataclass(frozen=True, kw_only=True)
-class Linear(Link):
+class Linear(BernoulliLink):
     """mu(z) = z with rewards in [0, 1]; simulated rewards are Bernoulli with the mean clipped to it."""
 
     name = "linear"
-    reward_bound = 1.0
     slope_bound = 1.0
-    binary = True
 
     def mean(self, z: Floats) -> Floats:
         return np.asarray(z, dtype=float)
@@ -453,10 +448,6 @@ class Linear(Link):
 
     def residual_bound(self, parameter_bound: float) -> float:
         return 1.0 + parameter_bound
-
-    def draw(self, means: Floats, uniforms: Floats) -> Floats:
-        """Draw rewards with these means from one uniform number each."""
-        return np.asarray(uniforms < means, dtype=float)
 
 
 LINKS: dict[str, Link] = {"logistic": Logistic(), "probit": Probit(), "linear": Linear()}

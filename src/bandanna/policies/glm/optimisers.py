@@ -75,7 +75,6 @@ class GradientSums(ABC):
 
     @property
     def residual_bound(self) -> float:
-        """G."""
         return self.link.residual_bound(self.parameter_bound)
 
     @property
@@ -146,7 +145,6 @@ class GradientSums(ABC):
         return 2 * self.parameter_bound * min(u, u / math.sqrt(self.steps) + q / u + c)
 
     def gradients(self, theta: Floats, features: Floats, rewards: Floats) -> Statistic:
-        """Device: return a user's gradient."""
         assert isinstance(self.protocol.domain, Ball)
         return compute_gradients(self.link, self.protocol.domain, theta, features, rewards)
 

@@ -282,7 +282,6 @@ class RSGLinUCB(NonPrivateGLMPolicy[RSGLinUCBState], RareSwitchingPolicy[RSGLinU
 
     @property
     def regulariser(self) -> float:
-        """lambda of the table."""
         return self.dim * self.log_term / self.model.reward_bound**2 if self.constants == "theory" else 0.5
 
     @property
@@ -302,12 +301,10 @@ class RSGLinUCB(NonPrivateGLMPolicy[RSGLinUCBState], RareSwitchingPolicy[RSGLinU
 
     @property
     def growth(self) -> float:
-        """growth of the table."""
         return 2.0 if self.constants == "theory" else 1.5
 
     @property
     def ridge(self) -> float:
-        """ridge of the table."""
         return 2e-5 if self.constants == "published" else self.regulariser
 
     @property

@@ -299,9 +299,16 @@ class Ellipsoid:
     parameter_bound: float  # S
     reward_std: float  # s
     stds: Floats  # (M,): sigma
-    matrix: Floats  # (M,): Sigma
+    independent: bool  # whether batches have noise of their own
     matrix_std: float = 1.0  # k
     shrinks: bool = True  # False: c = 1/S^2, for radii that are made narrower (docs/appendix/proofs.md)
+
+    @cached_property
+    def matrix(self) -> Floats:
+        """Sigma after each batch, (M,); it grows with the noise, in dyadic blocks of batches."""
+        return noise_bounds(
+            self.stds, self.dim, self.failure, independent=self.independent, growing=True, matrix_std=self.matrix_std
+        )[0]
 
     @cached_property
     def _noisy(self) -> bool:
@@ -421,35 +428,6 @@ class Ellipsoid:
         """Return the numbers of the regret bound."""
         radius, smallest = self.potential
         return {"ellipsoid": width * radius, "smallest": smallest}
-
-
-def compute_ellipsoid(
-    prefix_std: Floats,
-    sizes: RunLengthSizes,
-    *,
-    dim: int,
-    failure: float,
-    ridge: float,
-    parameter_bound: float,
-    reward_std: float,
-    independent: bool,
-    matrix_std: float = 1.0,
-    shrinks: bool = True,
-) -> Ellipsoid:
-    """Return the ellipsoids for noise of these standard deviations; Sigma grows in dyadic blocks of batches."""
-    matrix, _ = noise_bounds(prefix_std, dim, failure, independent=independent, growing=True, matrix_std=matrix_std)
-    return Ellipsoid(
-        dim=dim,
-        sizes=sizes,
-        failure=failure,
-        ridge=ridge,
-        parameter_bound=parameter_bound,
-        reward_std=reward_std,
-        stds=prefix_std,
-        matrix=matrix,
-        matrix_std=matrix_std,
-        shrinks=shrinks,
-    )
 
 
 @lru_cache(maxsize=256)

@@ -39,7 +39,6 @@ from bandanna.policies.linear.confidence import (
     Ellipsoid,
     PaperConfidence,
     compute_confidence,
-    compute_ellipsoid,
 )
 from bandanna.policies.regret_bounds import BoundCalls, RunSetting
 from bandanna.protocols.concurrent_shuffle import ConcurrentShuffle
@@ -278,7 +277,7 @@ class LinUCB(BatchedLinearPolicy):
         }
         noise: dict[str, Any] = {"independent": independent, "matrix_std": self._domain.matrix_std}
         if self.confidence == "exact":
-            return compute_ellipsoid(stds, sizes, reward_std=0.5, shrinks=self.width >= 1, **noise, **shared)
+            return Ellipsoid(stds=stds, sizes=sizes, reward_std=0.5, shrinks=self.width >= 1, **noise, **shared)
         if self.confidence == "lemma":
             return compute_confidence(stds, sizes, reward_std=0.5, growing=self.growing, **noise, **shared)
         printed = self.confidence if isinstance(self.confidence, PaperConfidence) else PaperConfidence()

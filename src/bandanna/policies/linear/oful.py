@@ -474,7 +474,6 @@ class OFULJDP(RareSwitchingLinearPolicy[OFULJDPState]):
 
     @cached_property
     def regulariser(self) -> float:
-        """lambda_0, at least twice Sigma."""
         return max(self.ridge, 2 * self.matrix_bound)
 
     @property
