@@ -91,6 +91,17 @@ def test_the_same_release_is_returned_and_not_drawn_again() -> None:
     assert bd.ope.snips(log, "arm:b", privacy=HALF).estimate == first.estimate
 
 
+@pytest.mark.parametrize("budget", [WHOLE, bd.shuffle(1.0, 1e-5), ApproxDP(epsilon=1.0, delta=1e-5)])
+@pytest.mark.parametrize("name", RELEASES)
+def test_a_release_takes_the_whole_budget_by_default(name: str, budget: Any) -> None:
+    log = make_log(budget)
+    RELEASES[name](log, None)
+    assert log.budget is not None
+    assert 0.97 < log.budget.spent <= 1.0
+    with pytest.raises(BudgetExceeded):
+        bd.ope.snips(log, "uniform")
+
+
 def test_another_target_or_noise_level_is_another_release() -> None:
     log = make_log()
     bd.ope.snips(log, "arm:b", privacy=HALF)
@@ -112,7 +123,8 @@ def test_parts_and_copies_of_a_log_share_its_budget() -> None:
 
 def test_exact_values_and_logs_without_budget_are_not_charged() -> None:
     log = make_log()
-    bd.ope.snips(log, "arm:b")
+    bd.ope.snips(log, "arm:b", privacy=bd.none())
+    log.start(policy(), privacy=bd.none())
     assert log.budget.spent == 0.0  # type: ignore[union-attr]
     free = make_log(None)
     assert free.budget is None
@@ -138,7 +150,7 @@ def test_a_ledger_is_shared_and_survives_the_process(tmp_path: Path) -> None:
 
 def test_users_with_several_rows_get_no_private_release() -> None:
     log = make_log(id=[0, 0, *range(2, N)])
-    assert bd.ope.snips(log, "arm:b").people == N
+    assert bd.ope.snips(log, "arm:b", privacy=bd.none()).people == N
     for name, release in RELEASES.items():
         with pytest.raises(InvalidArgument, match="a log with a row for each user"):
             release(log, HALF)

@@ -59,6 +59,8 @@ class Log:
         Some users have several rows. Private releases are refused.
     ledger
         Records the private releases from this log, and refuses those that would exceed its budget.
+    privacy
+        The default privacy model of releases from this log; None: no privacy.
     """
 
     contexts: Floats
@@ -73,6 +75,7 @@ class Log:
     found: bool = field(default=False, compare=False)
     repeated: bool = field(default=False, compare=False)
     ledger: Ledger | None = field(default=None, compare=False)
+    privacy: Privacy | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         rewards = checked_array("rewards", self.rewards, (1,))
@@ -151,8 +154,9 @@ class Log:
         user
             A column of user ids. Private releases are refused if a user has several rows. Ids are not stored.
         budget
-            The budget of each user for all private releases from this log, such as `bd.central(1.0, 1e-5)`. Pass a
-            `Ledger` to share or store it. By default releases are not limited.
+            The budget of each user for all releases from this log, such as `bd.central(1.0, 1e-5)`, or a `Ledger` to
+            share or store it. Estimators take the whole budget unless `privacy=` gives them a part. By default releases
+            are neither limited nor private.
 
         Returns
         -------
@@ -195,6 +199,7 @@ class Log:
             found=public is None,
             repeated=user is not None and len(set(table.labels("user", user))) < table.rows,
             ledger=open_ledger(budget),
+            privacy=default_privacy(budget),
         )
 
     @classmethod
@@ -437,6 +442,13 @@ def open_ledger(budget: Privacy | Budget | Ledger | None) -> Ledger | None:
     if given is not None and not isinstance(given, Ledger):
         raise InvalidArgument("budget", budget, "a privacy model such as bd.central(1.0, 1e-5), a Budget or a Ledger")
     return given
+
+
+def default_privacy(budget: Privacy | Budget | Ledger | None) -> Privacy | None:
+    """Return the model with the whole budget of a log; central unless the budget names another one."""
+    if budget is None or isinstance(budget, Privacy):
+        return budget
+    return Privacy(model="central", budget=budget.budget if isinstance(budget, Ledger) else budget)
 
 
 _MOST_ARMS = 100_000

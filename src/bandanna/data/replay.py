@@ -589,7 +589,7 @@ def sum_for_warm_start(
     policy : LinTS
         The policy that starts from the sum.
     privacy : Privacy, optional
-        For the users in the log; by default the policy's privacy model and budget.
+        For the users in the log; by default the log's budget, else the policy's privacy model and budget.
     arms : sequence, optional
         Names of the policy's arms.
     seed : int, optional
@@ -609,7 +609,7 @@ def sum_for_warm_start(
     if arms is not None and getattr(policy, "n_arms", None) is not None:
         log = log.ordered(arms)
     check_log_fits(policy, log)
-    trust = policy.privacy if privacy is None else privacy
+    trust = privacy or log.privacy or policy.privacy
     if not isinstance(trust, Privacy) or trust.model == "concurrent":
         allowed = "bd.none(), bd.central(...), bd.shuffle(...) or bd.local(...)"
         raise InvalidArgument("privacy", getattr(trust, "model", trust), allowed)

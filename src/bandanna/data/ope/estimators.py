@@ -101,7 +101,7 @@ def ips(
         Public bound M at which weights are clipped. By default 1/floor of the log, which clips nothing; without privacy
         infinite.
     privacy : Privacy, optional
-        A privacy model with its budget.
+        A privacy model with its budget. By default the whole budget of the log; no privacy if the log has none.
     baseline : float, optional
         Reward b. By default 0, and with privacy the middle of the range, which needs the least noise.
     seed, path
@@ -117,7 +117,7 @@ def ips(
     BudgetExceeded
         The release would exceed the budget of the log.
     """
-    trust = check_privacy(privacy)
+    trust = check_privacy(privacy, log)
     case = weigh_log(log, target, weight_bound, trust)
     return value_from_sums("ips", case, _release_sums(case, trust, seed, path), seed, baseline=baseline)
 
@@ -133,7 +133,7 @@ def snips(
     path: str = "messages",
 ) -> Value:
     """Estimate a value by self-normalised scores, sum w r / sum w (the default choice). Arguments as for `ips`."""
-    trust = check_privacy(privacy)
+    trust = check_privacy(privacy, log)
     case = weigh_log(log, target, weight_bound, trust)
     return value_from_sums("snips", case, _release_sums(case, trust, seed, path), seed)
 
@@ -349,7 +349,7 @@ def _doubly_robust(
     seed: Any,
     path: str,
 ) -> Value:
-    trust = check_privacy(privacy)
+    trust = check_privacy(privacy, log)
     cut = None if method == "dm" else weight_bound
     if method == "switch" and weight_bound is None:
         raise InvalidArgument("weight_bound", None, "a number, above which only the model is used")
@@ -478,7 +478,7 @@ def reward_model(
     """
     if not isinstance(log, Log):
         raise InvalidArgument("log", type(log).__name__, "a bd.Log: bd.Log.from_frame(...)")
-    trust, size = check_privacy(privacy), validation.bounded_factor("prior", prior)
+    trust, size = check_privacy(privacy, log), validation.bounded_factor("prior", prior)
     if trust.noisy:
         log.check_private()
     own = log.of_users
@@ -626,7 +626,7 @@ def compare(
     if not isinstance(log, Log):
         raise InvalidArgument("log", type(log).__name__, "a bd.Log: bd.Log.from_frame(...)")
     validation.one_of("method", method, ("snips", "ips"))
-    trust, named = check_privacy(privacy), _name_targets(log, targets)
+    trust, named = check_privacy(privacy, log), _name_targets(log, targets)
     cases = {name: weigh_known_target(log, target, weight_bound, trust) for name, target in named.items()}
     arms = [target.arm for target in named.values()]
     exclusive = None not in arms and len(set(arms)) == len(arms)

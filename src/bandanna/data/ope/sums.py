@@ -124,10 +124,10 @@ class WeightedLog:
         return len(self.log)
 
 
-def check_privacy(privacy: Any) -> Privacy:
-    """Return a privacy model; None means no privacy."""
+def check_privacy(privacy: Any, log: Any) -> Privacy:
+    """Return a privacy model; None means the log's budget, or no privacy if it has none."""
     if privacy is None:
-        return none()
+        return getattr(log, "privacy", None) or none()
     if not isinstance(privacy, Privacy) or privacy.model == "concurrent":
         allowed = "bd.none(), bd.central(...), bd.shuffle(...) or bd.local(...)"
         raise InvalidArgument("privacy", getattr(privacy, "model", privacy), allowed)
