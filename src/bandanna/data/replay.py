@@ -609,7 +609,7 @@ def sum_for_warm_start(
     if arms is not None and getattr(policy, "n_arms", None) is not None:
         log = log.ordered(arms)
     check_log_fits(policy, log)
-    trust = privacy or log.privacy or policy.privacy
+    trust = (log.privacy or policy.privacy) if privacy is None else privacy
     if not isinstance(trust, Privacy) or trust.model == "concurrent":
         allowed = "bd.none(), bd.central(...), bd.shuffle(...) or bd.local(...)"
         raise InvalidArgument("privacy", getattr(trust, "model", trust), allowed)
