@@ -53,3 +53,13 @@ def mutated(plain: Any, rng: np.random.Generator) -> Any:
 def rewrite(save: Path, text: str, noun: str = "agent") -> None:
     header = {"format": f"bandanna {noun}", "version": 1, "sha256": hashlib.sha256(text.encode()).hexdigest()}
     save.write_text(json.dumps(header) + "\n" + text + "\n")
+
+
+def strict(text: str) -> dict[str, Any]:
+    """Return a document; fail for NaN or infinities."""
+
+    def constant(word: str) -> None:
+        raise AssertionError(f"{word} is not JSON")
+
+    document: dict[str, Any] = json.loads(text, parse_constant=constant)
+    return document

@@ -23,7 +23,7 @@ from bandanna.privacy.factorisation import factorise
 from bandanna.protocols.comparison import PROTOCOL_NAMES
 from bandanna.protocols.gaussian import CentralGaussian, LocalGaussian
 
-from ..strict_json import strict
+from ..crafting import strict
 
 FIELDS = {"protocol", "std", "bits_per_user", "epsilon", "delta", "ratio_to_central"}
 PROBLEM = ("--dim", "5", "--delta", "1e-5", "--batch", "200")

@@ -18,7 +18,7 @@ from bandanna.errors import BandannaError, MissingExtra
 from bandanna.experiments import plan
 from bandanna.simulation.result import Result as Simulated
 
-from ..strict_json import strict
+from ..crafting import strict
 
 SMALL = ("demo", "--horizon", "400", "--seeds", "3")
 FIGURES = importlib.import_module("bandanna.simulation.figures")

@@ -1,7 +1,8 @@
-"""docs/how-to/deploy.md says what the program does: who sees what, and the walk through a task."""
+"""docs/how-to/deploy.md says what the program does. `python -m tests.deploy.test_page` prints who sees what."""
 
 from __future__ import annotations
 
+import re
 import shlex
 import signal
 import subprocess
@@ -23,9 +24,30 @@ from bandanna.deployment.processes import free_ports
 from bandanna.deployment.task.export import verify_folder
 
 from ..nursery import _quick_roles as _quick_roles
-from .page import PAGE, commands, of_the_example, toml
 
-TEXT = PAGE.read_text()
+TEXT = (Path(__file__).parents[2] / "docs" / "how-to" / "deploy.md").read_text()
+
+
+def toml() -> str:
+    found = re.search(r'```toml title="tea\.toml"\n(.*?)```', TEXT, re.DOTALL)
+    assert found is not None
+    return found[1]
+
+
+def commands() -> list[str]:
+    """Return the commands of the page's section about one machine, in order."""
+    section = TEXT.partition("## Deploy on one machine")[2].partition("\n## ")[0]
+    return re.findall(r"^\$ (bandanna .*)$", section, re.MULTILINE)
+
+
+def of_the_example() -> list[str]:
+    import tomllib
+
+    from bandanna.deployment.task.creation import create_task
+    from bandanna.deployment.task.description import visibility_table
+
+    task, _ = create_task(tomllib.loads(toml()), expect=False)
+    return [f"| {each.role} | {each.sees} | {each.left} |" for each in visibility_table(task)]
 
 
 def test_the_page_shows_who_sees_what_as_the_task_does() -> None:
@@ -103,3 +125,7 @@ def _until_up(alive: Callable[[], bool], ports: dict[str, int]) -> None:
             pass
         time.sleep(0.1)
     pytest.fail("the roles do not answer")
+
+
+if __name__ == "__main__":
+    print("\n".join(of_the_example()))

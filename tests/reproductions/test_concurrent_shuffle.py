@@ -31,9 +31,9 @@ from reproductions.concurrent_shuffle.hard_bits import HardBits
 from reproductions.concurrent_shuffle.regret import CENTRAL, ENTRIES, SEQUENTIAL, Entry, play, policy, regrets
 from reproductions.concurrent_shuffle.tree import batch_tree, batches, busiest, covering, text
 
+from ..crafting import strict
 from ..drawn import examples
 from ..sketches import sketch
-from ..strict_json import strict
 from .found_once import remember
 
 

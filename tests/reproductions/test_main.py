@@ -27,8 +27,8 @@ from reproductions.figure import PAPERS, Curve, Figure, at_once, ending, figures
 from reproductions.rates import Line, Rate, across, draw_rates, rates_and_slopes, regrets_over
 from reproductions.shuffle_linucb import scaling
 
+from ..crafting import strict
 from ..sketches import sketch
-from ..strict_json import strict
 from .found_once import remember
 
 SCALES = {"fig1": "60", "fig2": "40", "returning": "100", "scaling": "10000"}

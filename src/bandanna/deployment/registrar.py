@@ -60,9 +60,9 @@ class Witness(NamedTuple):
 _WITNESS_COLUMNS = ", ".join(Witness._fields)
 
 
-def select_tickets(rows: Transaction, people: Collection[bytes]) -> TicketsByUser:
+def select_tickets(rows: Transaction, users: Collection[bytes]) -> TicketsByUser:
     """Return the tickets of these users."""
-    tickets: TicketsByUser = {person: {} for person in people}
+    tickets: TicketsByUser = {user: {} for user in users}
     if tickets:
         keys = list(tickets)
         keys += keys[-1:] * ((1 << (len(keys) - 1).bit_length()) - len(keys))  # few statements, each prepared once
@@ -268,11 +268,11 @@ class Registrar:
         if not isinstance(requests, list) or not 0 < len(requests) <= MOST_TICKETS:
             raise InvalidArgument("tickets", type(requests).__name__, f"a list of 1 to {MOST_TICKETS} requests")
         parsed = [self._parse_request(each) for each in requests]
-        people = {each.person for each in parsed if isinstance(each, TicketRequest)}
+        users = {each.person for each in parsed if isinstance(each, TicketRequest)}
         with self._db.transaction() as rows:
             newest = select_witness(rows)
             last = EPOCHS_AHEAD + (0 if newest is None else newest.epoch)
-            tickets = select_tickets(rows, people)
+            tickets = select_tickets(rows, users)
             before = {person: dict(own) for person, own in tickets.items()}
             answers = [
                 each if isinstance(each, str) else self._give(each, tickets[each.person], last) for each in parsed

@@ -12,8 +12,7 @@ import pytest
 from bandanna.errors import BandannaError
 from bandanna.storage.database.base import Database, FencedError, StorageError, open_database
 
-from .conftest import TABLE, Opening
-from .processes import running
+from .conftest import TABLE, Opening, running
 
 COUNT = """
 one = database()

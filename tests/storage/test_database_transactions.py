@@ -16,9 +16,8 @@ import pytest
 from bandanna.errors import BandannaError, InvalidArgument
 from bandanna.storage.database.base import Database, StorageError, open_database
 
-from ...trouble import Interrupt, in_a_fork
-from .conftest import Opening
-from .processes import running
+from ..trouble import Interrupt, in_a_fork
+from .conftest import Opening, running
 
 ADD = "insert into things (whole, word) values (?, ?)"
 WORDS = "select word from things order by id"

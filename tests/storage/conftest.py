@@ -1,12 +1,47 @@
-"""Other processes: programs that report their progress, wait for a word, and may be killed."""
+"""Fixtures that open databases of both dialects."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
+
+import pytest
+
+from bandanna.storage.database.base import Database, open_database
+
+from ..postgres import server
+
+TABLE = "create table things (id {serial}, whole {bigint}, body {blob}, real {real}, word text unique)"
+Opening = Callable[..., Database]
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'things.db'}" if request.param == "sqlite" else server().fresh()
+
+
+@pytest.fixture
+def opened(url: str) -> Iterator[Opening]:
+    """Return a function that opens the database at `url`; all are closed at the end."""
+    made: list[Database] = []
+
+    def opening(schema: str = TABLE, role: str = "things") -> Database:
+        made.append(open_database(url, role=role, schema=schema))
+        return made[-1]
+
+    yield opening
+    for one in made:
+        one.close()
+
+
+@pytest.fixture
+def database(opened: Opening) -> Database:
+    return opened()
+
 
 _BEGINNING = """
 import sys

@@ -17,10 +17,9 @@ import pytest
 from bandanna.errors import BandannaError, MissingExtra
 from bandanna.storage.database.base import Database, FencedError, StorageError, open_database
 
-from ...postgres import account, server
-from ...trouble import in_a_fork
-from .conftest import TABLE, Opening
-from .processes import running
+from ..postgres import account, server
+from ..trouble import in_a_fork
+from .conftest import TABLE, Opening, running
 
 ADD = "insert into things (whole, word) values (?, ?)"
 COUNT = "select count(*) from things"
