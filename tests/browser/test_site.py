@@ -16,8 +16,7 @@ import pytest
 import bandanna as bd
 
 from .conftest import ROOT
-from .seeing import DESK, PHONE, faults, shoot
-from .serving import ENV
+from .support import DESK, ENV, PHONE, faults, shoot
 
 if TYPE_CHECKING:
     from .conftest import Opening
@@ -28,7 +27,7 @@ PAGES += ["reference/api/agent.html", "reference/cli.html", "appendix/proofs.htm
 # Faults of the theme, whose markup is not ours.
 THEME = ("aria-dialog-name", "color-contrast", "landmark-unique", "link-in-text-block", "region")
 THEME += ("scrollable-region-focusable",)
-FROM_AXE = ("XMLHttpRequest", "net::ERR_FAILED")  # it reads stylesheets again, which files do not allow
+FROM_AXE = ("XMLHttpRequest", "net::ERR_FAILED", "preload assets")  # it reads stylesheets again, which files do not allow
 
 
 class Links(HTMLParser):
