@@ -27,7 +27,8 @@ PAGES += ["reference/api/agent.html", "reference/cli.html", "appendix/proofs.htm
 # Faults of the theme, whose markup is not ours.
 THEME = ("aria-dialog-name", "color-contrast", "landmark-unique", "link-in-text-block", "region")
 THEME += ("scrollable-region-focusable",)
-FROM_AXE = ("XMLHttpRequest", "net::ERR_FAILED", "preload assets")  # it reads stylesheets again, which files do not allow
+# Axe reads stylesheets again, which files do not allow.
+FROM_AXE = ("XMLHttpRequest", "net::ERR_FAILED", "preload assets")
 
 
 class Links(HTMLParser):
