@@ -190,9 +190,8 @@ class BatchProcessor:
         publication  pending (committed) -> cosigned and served; nothing is released while one is pending
         task         running -> exhausted (the budget refuses) | finished (nothing more is released)
 
-    witness    tells the registrar of a publication
-    published  the newest publication that the registrar has cosigned and that is served; None before this process has
-               heard that its database is the newest
+    `witness` asks the registrar to cosign. `published` is the newest publication that is served; None before the
+    registrar has confirmed that this database is the newest.
     """
 
     def __init__(

@@ -252,16 +252,26 @@ _INSIDE = frozenset({"counts", "statuses"})  # for administrators: when they cha
 
 
 class TaskPoller:
-    """Follow one task: its analyzer by long poll, its collector and its roles by questions.
+    """Follow one task: its analyzer by long poll, its collector and other roles by requests.
 
-    Publications are checked as a device would check them: signatures by the task's keys, each against earlier ones.
-    Whatever goes wrong is kept as a sentence for the page, and tried again. `known` is replaced, never changed;
-    `version` counts changes of what is public, `changes` all of them.
+    Publications are checked as a device checks them. Failures become sentences on the page and are tried again. `known`
+    is replaced, never changed; `version` counts changes of what is public, `changes` all of them.
 
-    task    where it was read from a folder: only then are the addresses that it names asked, and `tokens` sent to them
-    named   further addresses that the operator has given: of a document from elsewhere no others are asked but its
-            analyzer's, which is `place`; else whoever writes documents could send us to any address that we reach
-    inside  whether an administrator may look: then metrics and statuses are asked for
+    Parameters
+    ----------
+    place
+        The analyzer's address, or the task's folder.
+    web
+        The client for requests.
+    task, tokens
+        The task of a folder: then the addresses that it names are called, with the tokens.
+    named
+        Further addresses that may be called. A document from elsewhere could name any address that this machine
+        reaches, so besides its analyzer no other address in it is called.
+    inside
+        Whether to ask for metrics and statuses, for administrators.
+    clock
+        The time in seconds.
     """
 
     def __init__(

@@ -53,21 +53,14 @@ class NamedValue:
 
 @dataclass(frozen=True, kw_only=True)
 class PublicationReading:
-    """What one publication says.
+    """The contents of one publication."""
 
-    users   people in what was released
-    reward  sum of their rewards;  regret: what the best arm, as it looks now, would have given them more
-    theta   estimates: parameters, or mean rewards of arms
-    plays   how often each arm was played
-    left    arms that may still be the best, of policies that leave some out
-    """
-
-    users: int | None = None
-    reward: ValueBand | None = None
-    regret: ValueBand | None = None
-    theta: tuple[NamedValue, ...] = ()
-    plays: tuple[NamedValue, ...] = ()
-    left: tuple[str, ...] | None = None
+    users: int | None = None  # in all releases
+    reward: ValueBand | None = None  # sum of their rewards
+    regret: ValueBand | None = None  # against the arm that looks best now
+    theta: tuple[NamedValue, ...] = ()  # parameters, or mean rewards of arms
+    plays: tuple[NamedValue, ...] = ()  # how often each arm was played
+    left: tuple[str, ...] | None = None  # arms that may still be the best, if the policy eliminates arms
 
     @property
     def brief(self) -> PublicationReading:

@@ -115,31 +115,24 @@ class MetricCount:
 
 @dataclass(frozen=True, kw_only=True)
 class TaskStatus:
-    """Everything that was read so far, and what stands against it.
-
-    trouble   why the analyzer cannot be asked now;  warnings: what it said that cannot be, until the process ends
-    newest    the publication in force, its signature checked;  since: when it was first seen here
-    latest    what it says;  points: of its history, decimated and brief;  ledger: its summary
-    counts, statuses   of roles, where an administrator may see them
-    asks      where roles may be asked, by their names: nobody else is called, whatever a document says
-    """
+    """Everything that is known about a task."""
 
     place: str
     url: str = ""
-    asks: Mapping[str, str] = field(default_factory=dict)
+    asks: Mapping[str, str] = field(default_factory=dict)  # addresses that may be called, by role
     task: Task | None = None
     reader: PublicationReader | None = None
     facts: Mapping[str, Any] | None = None
-    trouble: str = "it was not asked yet"
-    warnings: tuple[str, ...] = ()
-    newest: ExportedPublication | None = None
-    since: float = 0.0
-    latest: PublicationReading = PublicationReading()
-    points: tuple[HistoryPoint, ...] = ()
+    trouble: str = "it was not asked yet"  # why the analyzer does not answer; "" if it does
+    warnings: tuple[str, ...] = ()  # contradictions, kept until the process ends
+    newest: ExportedPublication | None = None  # in force, and verified
+    since: float = 0.0  # when it was first seen here
+    latest: PublicationReading = PublicationReading()  # of `newest`
+    points: tuple[HistoryPoint, ...] = ()  # of the history, at most 257
     filling: BatchStatus | None = None
     roles: tuple[RoleState, ...] = ()
-    ledger: Mapping[str, Any] | None = None
-    counts: tuple[MetricCount, ...] = ()
+    ledger: Mapping[str, Any] | None = None  # its summary
+    counts: tuple[MetricCount, ...] = ()  # for administrators, as are `statuses`
     statuses: tuple[tuple[str, str], ...] = ()
 
     @property

@@ -27,23 +27,19 @@ SEALED_LENGTH = SEED + MAC + OVERHEAD  # bytes of what is sealed for the helper:
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """One sum of a round.
+    """One sum of a round, over all users or over those of one arm.
 
-    arm     only users who were assigned this arm report for it; None: everybody does
-    form    "plain": numbers; "shares": a share of them, whose other share a seed makes that is sealed for the helper
-            (one for all parts of the round); "sealed": numbers, sealed for the analyzer; "row": features, rewards, arm,
-            group and whether there was an answer
-    dtype   of the numbers on the wire, `length` of them
-    stream  mixers go on from where they were in this stream; None: every batch begins with nothing
-    mixer   the mixer, as JSON; None for rows
+    `form` is "plain" (numbers), "shares" (one share of each number; a seed for the other, one for all parts of a round,
+    is sealed for the helper), "sealed" (numbers sealed for the analyzer) or "row" (features, rewards, arm, group, and
+    whether there was an answer).
     """
 
     arm: int | None = None
     form: str
-    dtype: str
+    dtype: str  # of the numbers on the wire
     length: int
-    stream: int | None = None
-    mixer: str | None = None
+    stream: int | None = None  # the stream that mixers continue; None: every batch begins with nothing
+    mixer: str | None = None  # as JSON; None for rows
 
     @property
     def size(self) -> int:
@@ -112,21 +108,19 @@ class Round:
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
-    """A batch of `slots` people, under its number on the wire, and the rounds of reports that they send.
+    """A batch of `slots` users and the rounds of reports that they send.
 
-    episode   which of the policy's episodes it is; a batch that could not be used has been another with the same one
-    arms, plays, in_turn   of assigned arms: what place 0, 1, ... plays; () where devices choose
-    clients   whether every slot is a client who answers for all plays
+    `arms`, `plays` and `in_turn` say what each place plays if arms are assigned.
     """
 
-    epoch: int
-    episode: int
+    epoch: int  # its number on the wire
+    episode: int  # of the policy; a batch that could not be used and its successor share one
     slots: int
     rounds: tuple[Round, ...]
     arms: tuple[int, ...] = ()
     plays: tuple[int, ...] = ()
     in_turn: bool = False
-    clients: bool = False
+    clients: bool = False  # whether every slot is a client who answers for all plays
 
     def arms_at(self, places: Ints) -> Ints:
         """Return the arms that are assigned to places."""

@@ -166,15 +166,12 @@ _PLACES = 2**31  # no batch has more
 
 @dataclass(frozen=True, kw_only=True)
 class Ticket:
-    """A slot of an epoch, with a key of the registrar for each role that verifies it.
-
-    collector  makes the tags of reports;  helper: goes to the helper inside what is sealed for it, with two mixers
-    """
+    """A slot of an epoch, with the registrar's key for each role that verifies it."""
 
     slot: bytes
     epoch: int
-    collector: bytes
-    helper: bytes | None = None
+    collector: bytes  # makes the tags of reports
+    helper: bytes | None = None  # with two mixers: sealed for the helper with the seed
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -41,44 +41,7 @@ _MAX_AGE = 1_000  # releases
 
 @dataclass(frozen=True, kw_only=True)
 class TaskFile:
-    """A task's file, checked by itself; None stands for what follows from the policy.
-
-    title = "Which treatment"
-    algorithm = "LinTS-SDP"                # a name of `bandanna list`
-
-    [policy]                               # its arguments
-    dim = 5
-    horizon = 20_000
-    epsilon = 1.0
-    delta = 1e-5
-
-    [arms]                                 # of arms that stay: names, or features = { a = [0.1, 0.2], ... }
-    names = ["a", "b"]
-
-    [schema]                               # public: the features of a context, in their order, and their ranges
-    age = [18, 80]
-
-    [features]                             # instead: a public map from records to features (docs/how-to/features.md)
-    intercept = true                       # project = { dim = 6, seed = 0 }, ball = { scale = 1.5 }
-    [features.columns]
-    age = [18, 80]
-    site = ["north", "south"]
-    note = { buckets = 16 }
-
-    [rules]
-    participations = 1
-    grace = "10 min"                       # or seconds
-    max_age = 1
-    mixers = 1
-    noise = "checked"                      # or "device", "mixer": who draws coins, and what is refused
-
-    [roles]                                # their addresses
-    analyzer = "https://analyzer.example"
-
-    [test]                                 # makes it a test, whose noise may be known
-    seed = 7
-    close = "answered"
-    """
+    """The checked tables of a task's file (docs/reference/task-file.md). None means: follows from the policy."""
 
     title: str
     algorithm: str

@@ -57,17 +57,19 @@ _FIELDS: dict[str, Any] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """A task as every party has it.
+    """A task as every party has it: the content of its document.
 
-    grace    seconds for which a batch that is full waits for final reports
-    close    "grace", or "answered" (tests only): as soon as everybody has reported
-    max_age  how many releases old the snapshot may be that a device acts on
-    mixers   0: devices report to the analyzer; 1, 2: through that many mixers
-    seed     of tests: noise and coins are those of a simulation with this seed
-    keys     public: of every role by its name to sign, "agree ROLE" to agree upon keys; "seal analyzer", "seal helper"
-    dealer   whether one machine has drawn, and known, the keys of all roles
-    joins    without a dealer: of every role {"operator", "signature"}, its signature of its own keys
-    device   what a client without policies needs (`query_plan.client_task_section`); None where there is none without
+    Fields of the document that need an explanation:
+
+        grace    seconds for which a full batch waits for final reports
+        close    "grace", or "answered" (tests only): when all users have reported
+        max_age  the greatest age, in releases, of a snapshot on which a device may act
+        mixers   the number of mixers between devices and analyzer
+        seed     tests only: the seed of noise and coins
+        keys     public keys: ROLE to sign, "agree ROLE" to agree on keys, "seal analyzer", "seal helper"
+        dealer   whether one machine drew the keys of all roles
+        joins    without a dealer: for each role {"operator", "signature"}, its signature of its own keys
+        device   the section for clients without policies (`query_plan.client_task_section`), or null
     """
 
     content: Mapping[str, Any]
@@ -226,22 +228,16 @@ def make_client_section(task: Task) -> dict[str, Any] | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Secrets:
-    """What one role alone knows.
+    """The secrets of one role."""
 
-    sign    signs what it says;  seal: opens what is sealed for it;  agree: its half of the keys it shares
-    person  of the registrar: hides people, and makes their slots
-    token   of its administrators
-    draft   of a role that has joined: the id of the draft; `task` is "" until the whole task is accepted
-    """
-
-    task: str
+    task: str  # "" until a role that joined a draft accepts the task
     role: str
-    sign: str = ""
-    seal: str = ""
-    agree: str = ""
-    person: str = ""
-    token: str = ""
-    draft: str = ""
+    sign: str = ""  # signs what it sends
+    seal: str = ""  # opens what is sealed for it
+    agree: str = ""  # its half of shared keys
+    person: str = ""  # of the registrar: hashes users and derives their slots
+    token: str = ""  # of its administrators
+    draft: str = ""  # the id of the draft that it joined
 
     def ticket_key(self, task: Task, verifier: str) -> bytes:
         """Return the key that the registrar shares with a verifier of tickets; this role is one of the two."""
@@ -304,11 +300,7 @@ def draw_role_keys(role: str, task: Task) -> tuple[Secrets, dict[str, str]]:
 
 @dataclass(frozen=True, kw_only=True)
 class Keys:
-    """All keys of a task, before each role is given its own: of pairs (secret, public), by role.
-
-    sign, agree, seal  to sign, to agree with another role upon a key, and to open what is sealed
-    person  of the registrar, which hides people by it;  tokens: of administrators
-    """
+    """All keys of a task before each role gets its own: pairs (secret, public) by role, and tokens."""
 
     sign: Mapping[str, tuple[str, str]]
     agree: Mapping[str, tuple[str, str]]
@@ -447,18 +439,12 @@ _OPERATOR_LENGTH = 200  # characters of an operator
 
 @dataclass(frozen=True, kw_only=True)
 class RoleJoin:
-    """What one role says of itself.
+    """The public part of a role that has joined a draft, signed by its own key."""
 
-    draft      the id of the draft that it has read
-    operator   who runs it, for people
-    keys       its public halves: "sign", "agree", and "seal" where it opens anything
-    signature  by its key to sign
-    """
-
-    draft: str
+    draft: str  # the id of the draft
     role: str
     operator: str
-    keys: Mapping[str, str]
+    keys: Mapping[str, str]  # public halves: "sign", "agree", and "seal" where it opens anything
     signature: str = ""
 
     @property
