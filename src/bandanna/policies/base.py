@@ -257,7 +257,7 @@ class Policy(ABC, Generic[State]):
     @property
     @abstractmethod
     def guarantee(self) -> Guarantee:
-        """What is promised, to whom, against whom; computed for the queries that are made."""
+        """The guarantee, computed from the events of the queries that are made."""
 
     @abstractmethod
     def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> State:

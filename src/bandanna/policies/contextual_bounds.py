@@ -462,7 +462,7 @@ def glm_lower_rate(*, horizon: Any, dim: int, n_arms: Any, epsilon: Any, constan
     n_arms
         K, at least 2; `math.inf` for the unit ball.
     epsilon
-        Of the guarantee.
+        The epsilon of the guarantee.
     constant
         The unknown factor.
 

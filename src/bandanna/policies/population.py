@@ -352,7 +352,7 @@ def choose_local_protocol(privacy: Privacy, *, most_actions: int, bound: float) 
     Parameters
     ----------
     privacy : Privacy
-        What is promised; other models than the local one are returned as they are.
+        The privacy; other models than the local one are returned as they are.
     most_actions : int
         Most actions that a phase can have.
     bound : float

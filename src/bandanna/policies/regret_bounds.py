@@ -41,7 +41,7 @@ class Bound:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class BoundCurve:
-    """A bound at every horizon that was asked for; a rate, up to a factor, unless `bound.explicit`."""
+    """A bound at every horizon of a curve; a rate, up to a factor, unless `bound.explicit`."""
 
     bound: Bound
     values: Floats
@@ -469,7 +469,7 @@ def linear_lower(*, horizon: Any, dim: int, n_arms: Any = math.inf, rho: Any = n
     n_arms
         K, at least 2; `math.inf` for all of [-1, 1]^d.
     rho
-        Of the guarantee; infinite without privacy.
+        The zCDP of the guarantee; infinite without privacy.
     as_printed
         Whether the private part has the printed constant.
 

@@ -60,7 +60,7 @@ class RewardDomain(Box):
     def bits(self, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
         """Return clipped rewards (*R, n), each rounded to an end of the range by a coin, without bias.
 
-        Of users who share a row, as many are ones as their coins say.
+        If users share a row, their coins decide how many of them report 1.
         """
         rewards = self.report(played)
         share = (rewards.values - self.low) / self.width  # (*R, n, 1), in [0, 1]

@@ -28,15 +28,15 @@ from bandanna.types import Floats, Ints
 @stored_as("Thompson")
 @dataclass(frozen=True, kw_only=True)
 class Thompson(FiniteArmedPolicy[ArmSums]):
-    """Finite-armed Thompson sampling over `horizon` rounds; rewards are clipped into `reward_range`.
+    """Thompson sampling with Beta posteriors without privacy; rewards are clipped into `reward_range`.
 
     1. The server publishes the successes and plays of every arm (`publish`: the state itself).
     2. The device draws theta_a ~ Beta(1 + successes_a, 1 + failures_a) of every arm and plays the largest (`act`).
     3. The device reports its arm, and a success with the probability of its reward's place in the range (`report`).
     4. The server adds up successes and plays (`learn`).
 
-    The state's sums are successes. Every device draws from the posterior by its own coins; how likely its arm was has
-    no closed form, and is integrated when somebody queries.
+    The state's sums are successes. The probability of an arm has no closed form; it is integrated on first use. The
+    posterior is that of Bernoulli rewards with the same means. References: Thompson 1933; Agrawal and Goyal 2012.
     """
 
     execution = Execution(learns_every_round=True, side_by_side=True, player="lockstep")

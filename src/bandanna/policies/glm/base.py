@@ -87,7 +87,7 @@ class GLMPolicy(Policy[State]):
 
     @property
     def numbers_per_user(self) -> int | None:
-        """In a user's report, where one is made."""
+        """Number of numbers in a user's report; None without one."""
         return None
 
     def clip_features(self, contexts: Floats) -> Floats:
@@ -132,9 +132,9 @@ class NonPrivateGLMPolicy(GLMPolicy[State]):
         """The rows of an episode's users."""
         return SumQuery(protocol=ClearRows(domain=self.rows))
 
-    def query_rows(self, whose: str, step: int) -> SumQuery:
+    def query_rows(self, group: str, step: int) -> SumQuery:
         """Return a query of the rows of a group."""
-        return SumQuery(protocol=self.query.protocol, of=whose, step=step)
+        return SumQuery(protocol=self.query.protocol, of=group, step=step)
 
     def report(self, query: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
         assert played.features is not None

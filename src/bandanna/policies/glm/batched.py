@@ -34,7 +34,7 @@ from bandanna.types import Floats, Ints
 @stored_as("BatchEstimate")
 @dataclass(frozen=True, kw_only=True)
 class BatchEstimate:
-    """What one batch leaves: theta_j, the inverse of its released matrix, and the width of its bounds."""
+    """The estimate of one batch: theta_j, the inverse of its released matrix, and the width of its bounds."""
 
     theta: Floats  # (*R, d)
     inverse: Floats  # (*R, d, d)

@@ -383,7 +383,7 @@ class GLMJDPConstants:
     Parameters
     ----------
     share
-        Of the squared price for the matrices; the estimates get the rest.
+        Share of the squared price for the matrices; the estimates get the rest.
     steps
         Gradients in one estimate.
     calls_o, calls_tau
@@ -391,9 +391,9 @@ class GLMJDPConstants:
     regulariser_v, regulariser_h
         lambda of V and of H.
     ridge
-        Of the estimates' loss.
+        Ridge of the estimates' loss.
     threshold
-        Of criterion I; infinite: it never fires.
+        Threshold of criterion I; infinite: it never fires.
     elimination
         Half-width of theta_o's bounds, in |x|_{V^{-1}}; infinite: nothing is eliminated.
     bonus

@@ -57,8 +57,8 @@ class GLMSDP(BatchedGLMPolicy):
     Privacy: users are in one batch each, so batches do not compose. A matrix is positive semi-definite of Frobenius
     norm at most 1 (batch 1) or L_mu (b(x) >= 1, whatever the estimates are): sensitivity sqrt 2 times that; a gradient
     has norm at most G. The N + 1 binomial sums compose in Gaussian DP with their tails (docs/appendix/proofs.md, A.3b).
-    Of mu_matrix^2 + N mu_gradient^2, 0.78 is paid at a share of 1/2, because they are of the same x (0.4 there). Unlike
-    in the paper nothing rests on a high-probability event.
+    At a share of 1/2 they cost 0.78 of mu_matrix^2 + N mu_gradient^2, because they are of the same x (0.4 there).
+    Unlike in the paper nothing rests on a high-probability event.
 
     Parameters
     ----------

@@ -95,7 +95,7 @@ class GradientSums(ABC):
         count
             t, at least the number of rows.
         ridge
-            Of the loss.
+            The ridge of the loss.
         failure
             Probability with which the excess may be above the bound; None: the bound is on the expected excess.
 
@@ -117,7 +117,7 @@ class GradientSums(ABC):
         horizon
             The largest t.
         ridge
-            Of the loss.
+            The ridge of the loss.
         failure
             Probability with which the excess of one estimate may be above the bound.
 
@@ -304,7 +304,7 @@ class OuterProducts(SymmetricMatrix):
     def statistic(self, features: Floats, weights: Floats, clipped: Bools | bool = False) -> Statistic:
         """Return w x x^T of features (..., users, d) and weights (..., users), both clipped before it is formed.
 
-        clipped: whose reward is clipped too, (..., users): such a report is counted, once.
+        `clipped` says which users' rewards are clipped, (..., users): such a report is counted once.
         """
         check_all_finite("features", features)
         check_all_finite("weights", weights)

@@ -189,9 +189,9 @@ def plan_informed_batches(
         assert privacy.budget is not None
         often = min(returning, max(1, math.ceil(math.log(max(2, horizon / least), ratio))))
         std = CentralGaussian.calibrate(domain=domain, budget=privacy.budget, participations=often).noise_std
-        wanted = 3 * max(1, dim - 1) ** 1.5 * math.sqrt(1.5) * std
-        wanted = max(wanted, 7 * dim * blocks) if blocks > 1 else wanted
-        least = round(min(max(least, wanted), 2.0**62))
+        needed = 3 * max(1, dim - 1) ** 1.5 * math.sqrt(1.5) * std
+        needed = max(needed, 7 * dim * blocks) if blocks > 1 else needed
+        least = round(min(max(least, needed), 2.0**62))
     first = max(2, min(horizon // 8, least))
     doubling = privacy.model == "shuffle" and horizon > 500 * first
     return InformedBatches(first=first, ratio=max(ratio, 2.0) if doubling else ratio)
@@ -241,7 +241,7 @@ class ScheduledLinearPolicy(Policy[State]):
         assert played.features is not None
         arms = played.arms
         if arms is not None and played.answered is not None:
-            arms = np.where(played.answered, arms, -1)  # whose report is nothing
+            arms = np.where(played.answered, arms, -1)  # their report is zero
         return self._form_statistic(played.features, played.rewards, arms)
 
     def _form_statistic(self, features: Floats, rewards: Floats, arms: Ints | None = None) -> Statistic:
@@ -266,8 +266,8 @@ class ScheduledLinearPolicy(Policy[State]):
     def _batch_privacy(self) -> Privacy:
         """The privacy that batches are calibrated for.
 
-        A user is in a batch at most once, so in no more than there are. Who returns often is better off with noise of
-        its own for every batch than in one stream. Local reports take the protocol with less noise.
+        A user is in a batch at most once, so in no more than there are. Users who return often need less noise with
+        noise of its own for every batch than in one stream. Local reports take the protocol with less noise.
         """
         often = min(self.privacy.participations, len(self.batch_sizes))
         apart = self.privacy.model == "central" and often >= _OFTEN and self.privacy.calibration == "tight"
@@ -389,7 +389,7 @@ class LinearPolicy(ScheduledLinearPolicy[LinearSums]):
         batches = state.batches + 1
         users = self.batch_sizes.before(batches)
         vector, gram = self._domain.sums(released.total, users)
-        if self._channel.stream is None:  # else it is the sum of everybody so far
+        if self._channel.stream is None:  # else it is the sum of all users so far
             vector, gram = state.vector + vector, state.gram + gram
         noise_std = float(self._noise_stds[batches - 1])
         return LinearSums(vector=vector, gram=gram, users=users, batches=batches, noise_std=noise_std)
@@ -459,7 +459,7 @@ class BatchedLinearPolicy(ScheduledLinearPolicy[LinearState], RunningSumPolicy[L
         total = released.total if self._channel.stream is not None else state.total + released.total
         batches = state.batches + 1
         snapshot, repaired = self._estimate(total, batches)
-        used = self._episode(batches) is not None  # after the last round nobody queries for the snapshot
+        used = self._episode(batches) is not None  # the snapshot after the last round is never used
         return LinearState(total=total, batches=batches, repairs=state.repairs + used * repaired, snapshot=snapshot)
 
     @abstractmethod
@@ -469,7 +469,7 @@ class BatchedLinearPolicy(ScheduledLinearPolicy[LinearState], RunningSumPolicy[L
     @property
     @abstractmethod
     def _selector(self) -> ActionSelector:
-        """How devices choose from a snapshot."""
+        """The rule by which devices choose from a snapshot."""
 
     def _run_counts(self, state: LinearState) -> dict[str, Ints]:
         return {"repairs": state.repairs}

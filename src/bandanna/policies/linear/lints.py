@@ -167,7 +167,7 @@ class LinTS(BatchedLinearPolicy):
         users = self._channel.sizes.before(batches)
         size = (0.5 if self._centre else 1.0) if self.prior is None else self.prior
         reports = users
-        if self.start is not None:  # other people's, with noise of its own
+        if self.start is not None:  # of other users, with noise of its own
             total, noise, reports = self.start.plus(total), noise + self.start.variance, users + self.start.users
         mean, root, cut = compute_posterior(
             *self._domain.sums(total, reports),

@@ -289,7 +289,7 @@ class LinUCB(BatchedLinearPolicy):
 
     @property
     def regret_bound(self) -> float:
-        """What Lemma A.2 of [000] promises at the horizon, with this radius and matrix (docs/appendix/proofs.md)."""
+        """The bound of Lemma A.2 of [000] at the horizon, with this radius and matrix (docs/appendix/proofs.md)."""
         largest = max(self._channel.sizes.counts())
         explored = 0.0 if self.explore is None else self.explore.rounds(self.horizon, largest)
         return explored + self.radii.bound(horizon=self.horizon, batch=largest, dim=self.dim, width=self.width)
