@@ -23,7 +23,6 @@ from bandanna.policies.finite.elimination import Elimination
 from bandanna.policies.finite.gope import GOPE
 from bandanna.policies.finite.thompson import Thompson, compute_best_arm_probability
 from bandanna.policies.finite.ucb import LDPUCB, UCB1, UCBEpisodes, UCBEpisodesState
-from bandanna.policies.registry import ALGORITHMS, make
 from bandanna.privacy import accountant, gdp
 from bandanna.privacy.budgets import ApproxDP
 from bandanna.protocols.laplace import CentralLaplace
@@ -149,13 +148,6 @@ def test_elimination_drops_the_worse_arm_and_then_plays_on() -> None:
     assert single.episode(single.init()).released is False
 
 
-def test_ucb1_plays_the_arm_of_its_printed_index() -> None:
-    policy = UCB1(n_arms=2, horizon=10)
-    state = ArmSums(sums=np.array([[30.0, 3.0]]), pulls=np.array([[50.0, 4.0]]), rounds=54)
-    index = [30 / 50 + math.sqrt(2 * math.log(55) / 50), 3 / 4 + math.sqrt(2 * math.log(55) / 4)]
-    assert policy.episode(state).arms.tolist() == [[int(np.argmax(index))]]
-
-
 def test_gamma_proposals_have_the_law_of_gamma() -> None:
     seeded = StreamRandomness(Streams(range(200)))
     for shape in (1.0, 1.5, 40.0):
@@ -174,29 +166,6 @@ def test_the_posterior_of_thompson_follows_the_rewards() -> None:
     learned = learn_from(policy, state, policy.episode(state), total)
     assert np.all(learned.sums == [91, 10])  # clipped into [0, 1]
     assert np.all(learned.pulls == [101, 100])
-
-
-BUDGETS = {
-    "AdaC-UCB": {"rho": 0.5},
-    "AdaP-UCB": {"epsilon": 1.0},
-    "DP-SE": {"epsilon": 1.0},
-    "LDP-UCB": {"epsilon": 1.0},
-    "SDP-SE": {"epsilon": 1.0, "delta": 1e-5},
-    "AdaC-GOPE": {"rho": 0.5},
-    "AdaC-GOPE-early": {"epsilon": 1.0, "delta": 1e-5},
-    "AdaC-OFUL": {"alpha": 3.0, "epsilon": 1.0},
-    "AdaC-OFUL-JDP": {"rho": 0.5},
-}
-
-
-@pytest.mark.parametrize("name", [each for each in ALGORITHMS if ALGORITHMS[each].paper == "004"])
-def test_names_make_what_they_say(name: str) -> None:
-    size = "dim" if "GOPE" in name or "OFUL" in name else "n_arms"
-    policy = make(name, **{size: 3}, horizon=3000, **BUDGETS.get(name, {}))
-    assert policy.guarantee.trust == ALGORITHMS[name].trust
-    if name in BUDGETS and name != "LDP-UCB":
-        with pytest.raises(InvalidBudget):
-            make(name, **{size: 3}, horizon=3000)
 
 
 def test_indices_of_ldp_ucb_and_ucb1_are_the_stated_ones() -> None:
@@ -292,14 +261,6 @@ def test_the_indices_of_episodes_have_the_printed_bonus() -> None:
     pure = UCBEpisodes(**given, privacy=central(epsilon=0.5, delta=0.0))  # scale = 2 / epsilon = 4
     bonus = 2 * np.sqrt(log_t / (2 * n)) + 4 * log_t / n
     np.testing.assert_allclose(pure.index(state), state.estimates + bonus, rtol=1e-3)
-
-
-def test_the_indices_of_every_round_have_the_printed_bonus() -> None:
-    """sqrt(w^2 b log t / (2 N)), and sqrt(b log t / (2 (2q - 1)^2 N)) for bits."""
-    clear = UCB1(n_arms=3, horizon=100, reward_range=(-1.0, 2.0), optimism=4.0)
-    assert clear.scale == 9 * 4 / 2
-    lying = LDPUCB(n_arms=3, horizon=100, optimism=4.0, privacy=local(epsilon=1.0, delta=0.0))
-    assert lying.scale == pytest.approx(4 / (2 * math.tanh(0.5) ** 2), rel=1e-9)  # 2q - 1 = tanh(epsilon / 2)
 
 
 @pytest.mark.parametrize(("excess", "chosen"), [(1.02, 1), (0.98, 0)])

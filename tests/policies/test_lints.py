@@ -32,12 +32,12 @@ class Plain(LinTS):
 
 
 class Watched(LinTS):
-    """Whatever it learns is noted."""
+    """Records every posterior."""
 
     execution = LinTS.execution
 
-    def estimate(self, total: Any, batches: int) -> Any:
-        found = super().estimate(total, batches)
+    def _estimate(self, total: Any, batches: int) -> Any:
+        found = super()._estimate(total, batches)
         LEARNED.append(found[0])
         return found
 
@@ -57,6 +57,7 @@ def test_the_posterior_is_calibrated(privacy: Any, epsilon: float, fixed: bool) 
     bd.simulate(policy, env, n_seeds=len(seeds), seed=seeds[0])
     theta = env.begin(Streams(seeds)).theta / np.sqrt(2)  # of (z, 1)
     theta[:, -1] -= 0.5
+    assert len(LEARNED) > 2
     for each in LEARNED[1:]:
         far = np.linalg.solve(each.root, (theta - each.theta)[..., None])[..., 0]
         ratio = np.mean(np.sum(far**2, axis=-1)) * policy.alpha**2 / policy.dim

@@ -459,7 +459,3 @@ def test_the_dearest_batches_of_a_growing_schedule_are_priced() -> None:
             privacy=shuffle(**BUDGET_RETURNING, participations=3, protocol="gaussian"),
             batch=growing,
         )._channel
-
-
-def test_paper_batches_for_returning_users() -> None:
-    assert LinUCB(dim=2, horizon=1000, privacy=shuffle(**BUDGET_RETURNING, participations=2))._channel.sizes[0] == 100

@@ -148,19 +148,6 @@ def test_printed_widths_are_wider(name: str) -> None:
     assert 0 < widths[0] <= widths[1]
 
 
-@pytest.mark.parametrize(("name", "spread"), [("CDP-DPE", 1.0), ("LDP-DPE", 4.0)])
-def test_printed_width_of_noise_by_hand(name: str, spread: float) -> None:
-    """2 sigma_nc sqrt(S d), or sqrt(U) times that in the local model."""
-    policy = make(name, dim=4, horizon=1000, confidence="paper", calibration="paper", epsilon=0.5, delta=1e-5)
-    state = dataclasses.replace(policy.init(sphere(40, 4)), number=5)
-    phase = policy.episode(state)
-    clear = PhasedElimination(dim=4, horizon=1000, confidence="paper", privacy=none())
-    std = 2 * math.sqrt(2 * len(phase.arms) * math.log(1.25e5)) / (0.5 * 16)  # [001, Thm 4.2]
-    limit = 16 * math.log(math.log(4)) + 16
-    expected = 2 * spread * std * math.sqrt(limit * 4) * math.sqrt(2 * math.log(40 * 1000))
-    assert policy.compute_width(state, phase) - clear.compute_width(state, phase) == pytest.approx(expected)
-
-
 def test_printed_width_by_hand() -> None:
     """Equation (3) of [001]."""
     policy = PhasedElimination(dim=4, horizon=1000, confidence="paper", sigma=0.1, privacy=none())

@@ -47,11 +47,15 @@ LINUCB = {
 }
 
 
+@pytest.mark.parametrize("case", NAMED, ids=lambda case: case.key)
+def test_a_policy_promises_the_trust_model_of_its_name(case: Case) -> None:
+    assert case.policy.guarantee.trust == ALGORITHMS[case.key].trust
+
+
 @pytest.mark.parametrize("name", LINUCB)
-def test_every_name_makes_what_it_says(name: str) -> None:
+def test_every_name_of_linucb_has_its_batches(name: str) -> None:
     budget = {} if name == "LinUCB" else {"epsilon": 1.0, "delta": 1e-5}
     policy = make(name, dim=2, horizon=400, **budget)
-    assert policy.guarantee.trust == ALGORITHMS[name].trust
     assert policy._channel.sizes[0] == LINUCB[name]
 
 
@@ -351,6 +355,16 @@ def test_baselines_are_the_policies_that_cannot_protect() -> None:
     for name in BASELINES - {"UCB1", "Thompson"}:
         assert KINDS[name](dim=2, horizon=50).privacy == bd.none()
     assert {KINDS[name](n_arms=2, horizon=50).privacy for name in ("UCB1", "Thompson")} == {bd.none()}
+
+
+@pytest.mark.parametrize("name", sorted(BASELINES))
+def test_a_policy_without_a_private_version_names_private_ones(name: str) -> None:
+    kind = KINDS[name]
+    with pytest.raises(InvalidArgument, match=rf"{name} has no private version. Private ") as refused:
+        kind(**({"n_arms": 2} if name in ("UCB1", "Thompson") else {"dim": 2}), horizon=50, privacy=bd.central(rho=1.0))
+    named = re.findall(r'"([\w-]+)" \((\w+)\)', str(refused.value))
+    assert len(named) > 1
+    assert all(ALGORITHMS[private].trust == trust for private, trust in named)
 
 
 def test_copies_of_a_policy_are_made_without_arguments() -> None:
