@@ -24,8 +24,6 @@ from bandanna.deployment.http.requests import (
     UPLOADS,
     WAITERS,
     RequestRefused,
-    RequestTooSlow,
-    TooManyUnfinished,
     encode_canonical,
     make_busy_refusal,
 )
@@ -86,11 +84,10 @@ class ClientGone(Exception):
     """The client left before it had sent everything."""
 
 
+@dataclass(slots=True)
 class _IncompleteBody:
-    __slots__ = ("begun", "received")
-
-    def __init__(self, begun: float) -> None:
-        self.begun, self.received = begun, 0
+    begun: float
+    received: int = 0
 
 
 class BodyReader:
@@ -124,7 +121,8 @@ class BodyReader:
             raise RequestRefused(413, "too-large", limit=self.limits.body)
         unfinished = 0 if address is None else self._unfinished.get(address, 0)
         if unfinished >= self.limits.unfinished:
-            raise TooManyUnfinished()
+            close = [(b"connection", b"close")]  # the rest of the body is not read
+            raise RequestRefused(503, "unfinished", retry_after=1.0, headers=close)
         task = asyncio.current_task()
         assert task is not None
         reading = self._reading[task] = _IncompleteBody(asyncio.get_running_loop().time())
@@ -139,7 +137,7 @@ class BodyReader:
             if task not in self._late:
                 raise
             task.uncancel()
-            raise RequestTooSlow() from None
+            raise RequestRefused(408, "slow") from None
         finally:
             del self._reading[task]
             self._late.discard(task)
@@ -188,15 +186,13 @@ class BodyReader:
     async def linger(self, receive: Receive) -> None:
         """Read and ignore the rest for a moment: closing a connection with unread bytes would lose the answer."""
         left = LINGER_BYTES
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(_LINGER_SECONDS):
                 while left > 0:
                     message = await receive()
                     if message["type"] != "http.request" or not message.get("more_body", False):
                         return
                     left -= len(message.get("body", b""))
-        except TimeoutError:
-            return
 
 
 def parse_json_body(body: bytes) -> Any:
@@ -230,36 +226,31 @@ class AdmissionControl:
         self.taken = dict.fromkeys(self.most, 0)
         self.memory = dict.fromkeys(self.most, 0)
 
-    def take(self, kind: str) -> None:
-        """Count a request; raise RequestRefused (503) if its class is full."""
-        if self.taken[kind] >= self.most[kind]:
-            raise make_busy_refusal()
-        self.taken[kind] += 1
-
-    def leave(self, kind: str) -> None:
-        """Count a request no longer."""
-        self.taken[kind] -= 1
-
 
 class AdmittedRequest:
-    """One request in flight, which can change its class."""
+    """One request in flight, which can change its class; it is refused (503) if its class is full."""
 
     def __init__(self, places: AdmissionControl, kind: str) -> None:
-        places.take(kind)
         self._places, self.kind = places, kind
+        if not self._enter(kind):
+            raise make_busy_refusal()
+
+    def _enter(self, kind: str) -> bool:
+        free = self._places.taken[kind] < self._places.most[kind]
+        self._places.taken[kind] += free
+        return free
 
     def change(self, kind: str) -> bool:
         """Move to another class; return False if that is full."""
-        if self._places.taken[kind] >= self._places.most[kind]:
-            return False
-        self._places.leave(self.kind)
-        self._places.take(kind)
-        self.kind = kind
-        return True
+        moved = self._enter(kind)
+        if moved:
+            self.leave()
+            self.kind = kind
+        return moved
 
     def leave(self) -> None:
         """Count the request no longer."""
-        self._places.leave(self.kind)
+        self._places.taken[self.kind] -= 1
 
 
 class ChangeNotifier:

@@ -65,12 +65,22 @@ class RequestRefused(Exception):
     reason
         A short word of the program, by which refusals are counted. It is never taken from a request.
     retry_after
-        Seconds after which the client may repeat the request.
+        Seconds after which the client may repeat the request. The header has whole seconds, rounded up.
+    headers
+        More headers.
     details
         More for the document, as JSON. `error` replaces the phrase of the status.
     """
 
-    def __init__(self, status: int, reason: str, *, retry_after: float | None = None, **details: Any) -> None:
+    def __init__(
+        self,
+        status: int,
+        reason: str,
+        *,
+        retry_after: float | None = None,
+        headers: Headers | None = None,
+        **details: Any,
+    ) -> None:
         if status not in _STATUSES:
             raise ProgramError("status", status, "an HTTP status from 400 on")
         if not isinstance(reason, str) or not _REASON.fullmatch(reason):
@@ -80,37 +90,17 @@ class RequestRefused(Exception):
         if retry_after is not None and not 0 <= retry_after < math.inf:
             raise ProgramError("retry_after", retry_after, "a finite number >= 0 of seconds")
         self.status, self.reason, self.retry_after, self.details = status, reason, retry_after, details
+        self.headers = list(headers or ())
+        if retry_after is not None:
+            self.headers.append((b"retry-after", b"%d" % math.ceil(retry_after)))
+        if status == 401:
+            self.headers.append((b"www-authenticate", b"Bearer"))
         super().__init__(reason)
 
     @property
     def document(self) -> dict[str, Any]:
         """The document for the client."""
         return {"error": HTTPStatus(self.status).phrase.lower(), **self.details, "reason": self.reason}
-
-    @property
-    def headers(self) -> list[tuple[bytes, bytes]]:
-        """Retry-After in whole seconds, rounded up; WWW-Authenticate of 401."""
-        headers = [] if self.retry_after is None else [(b"retry-after", b"%d" % math.ceil(self.retry_after))]
-        return [*headers, (b"www-authenticate", b"Bearer")] if self.status == 401 else headers
-
-
-class RequestTooSlow(RequestRefused):
-    """A client took too long to send its request."""
-
-    def __init__(self) -> None:
-        super().__init__(408, "slow")
-
-
-class TooManyUnfinished(RequestRefused):
-    """An address has too many requests whose bodies are not complete."""
-
-    def __init__(self) -> None:
-        super().__init__(503, "unfinished", retry_after=_BUSY_SECONDS)
-
-    @property
-    def headers(self) -> list[tuple[bytes, bytes]]:
-        """Close the connection: the rest of the body is not read."""
-        return [*super().headers, (b"connection", b"close")]
 
 
 def make_busy_refusal(reason: str = "busy") -> RequestRefused:
@@ -225,20 +215,11 @@ class RouteTable:
                 return RequestRefused(404, "unknown-path"), values
             values = match.groupdict()
         target = methods.get("GET" if method == "HEAD" else method)
-        return (target, values) if target is not None else (MethodNotAllowed(sorted(methods)), values)
+        return (target, values) if target is not None else (_refuse_method(methods), values)
 
 
-class MethodNotAllowed(RequestRefused):
-    """A request for a path with a method that it does not have."""
-
-    def __init__(self, methods: Sequence[str]) -> None:
-        self.allow = ", ".join(methods)
-        super().__init__(405, "method")
-
-    @property
-    def headers(self) -> list[tuple[bytes, bytes]]:
-        """The methods of the path."""
-        return [(b"allow", self.allow.encode("ascii"))]
+def _refuse_method(methods: Collection[str]) -> RequestRefused:
+    return RequestRefused(405, "method", headers=[(b"allow", ", ".join(sorted(methods)).encode("ascii"))])
 
 
 def targets_from_routes(routes: Sequence[Route], uploads: Mapping[str, Upload]) -> list[RouteTarget]:
