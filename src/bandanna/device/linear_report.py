@@ -316,7 +316,49 @@ def clip_rewards(rewards: Floats) -> tuple[Floats, NDArray[np.bool_]]:
     return np.clip(rewards, 0.0, 1.0), (rewards < -1e-9) | (rewards > 1 + 1e-9)
 
 
-# Model with an intercept
+# Models with a constant
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConstantReport(RegressionReport):
+    """Reports of (z, 1), |z|_2 <= 1, whose parts have `weights`, and a centred reward in [-1/2, 1/2]."""
+
+    reward_bound: float = 0.5
+
+    def __post_init__(self) -> None:
+        if self.reward_bound != 0.5:
+            raise InvalidArgument("reward_bound", self.reward_bound, "0.5, for which the report is weighted")
+
+    @property
+    @abstractmethod
+    def weights(self) -> ReportWeights:
+        """Weights of the parts of a report."""
+
+    @property
+    @abstractmethod
+    def slopes(self) -> int:
+        """Number p of features in z."""
+
+    @cached_property
+    def _square(self) -> LinearReport:
+        """Packs z y and z z^T."""
+        return LinearReport(features=self.slopes, reward_bound=self.reward_bound)
+
+    @cached_property
+    def l1_sensitivity(self) -> float:
+        """Twice the largest l1 norm, at z = 1/sqrt p."""
+        p, w = self.slopes, self.weights
+        vector = self.reward_bound * (math.sqrt(p) + w.reward)
+        return 2 * (vector + w.matrix * (1 + (p - 1) / math.sqrt(2)) + w.features * math.sqrt(p) + w.count)
+
+    @property
+    def variances(self) -> tuple[Floats, Floats]:
+        return compute_unweighted_variances(self.weights, self.slopes)
+
+    @property
+    def second_moments(self) -> Floats:
+        """Return 1/p for the slopes; 1/3 for the constant, whose share is uniform."""
+        return np.append(np.full(self.slopes, 1 / self.slopes), 1 / 3)
 
 
 _WEIGHTS = ReportWeights(reward=1 / 2, matrix=1 / 2, features=1 / 3)
@@ -324,7 +366,7 @@ _WEIGHTS = ReportWeights(reward=1 / 2, matrix=1 / 2, features=1 / 3)
 
 @stored_as("InterceptReport")
 @dataclass(frozen=True, kw_only=True)
-class InterceptReport(RegressionReport):
+class InterceptReport(ConstantReport):
     """Reports of features (z, 1) up to scale, |z|_2 <= 1, whose constant is the same for all, and rewards in [-1/2,
     1/2].
 
@@ -339,33 +381,24 @@ class InterceptReport(RegressionReport):
 
     dim: int = 0  # derived from `features`
     features: int
-    reward_bound: float = 0.5
 
     def __post_init__(self) -> None:
         d = validation.integer("features", self.features, least=2, most=MOST_FEATURES)
         object.__setattr__(self, "features", d)
-        if self.reward_bound != 0.5:
-            raise InvalidArgument("reward_bound", self.reward_bound, "0.5, for which the report is weighted")
-        object.__setattr__(self, "dim", self._square.dim + 1 + self._slopes)
+        super().__post_init__()
+        object.__setattr__(self, "dim", self._square.dim + 1 + self.slopes)
 
     @property
-    def _slopes(self) -> int:
-        return self.features - 1
+    def weights(self) -> ReportWeights:
+        return _WEIGHTS
 
-    @cached_property
-    def _square(self) -> LinearReport:
-        return LinearReport(features=self._slopes, reward_bound=self.reward_bound)
+    @property
+    def slopes(self) -> int:
+        return self.features - 1
 
     @property
     def sensitivity(self) -> float:
         return _WEIGHTS.diameter(self.reward_bound)
-
-    @property
-    def l1_sensitivity(self) -> float:
-        """Twice the largest l1 norm, at z = 1/sqrt p: Y sqrt p + Y/2 + (1 + (p - 1)/sqrt 2)/2 + sqrt(p)/3."""
-        p, weights = self._slopes, _WEIGHTS
-        vector = self.reward_bound * (math.sqrt(p) + weights.reward)
-        return 2 * (vector + weights.matrix * (1 + (p - 1) / math.sqrt(2)) + weights.features * math.sqrt(p))
 
     @cached_property
     def lower(self) -> Floats:
@@ -381,7 +414,7 @@ class InterceptReport(RegressionReport):
 
         |.|^2 <= Y^2 (s + a^2) + b^2 (s^2 - 2 s/p + 1/p) + c^2 s
         """
-        p, y, w = self._slopes, self.reward_bound**2, _WEIGHTS
+        p, y, w = self.slopes, self.reward_bound**2, _WEIGHTS
         centre = np.zeros(self.dim)
         centre[p + 1 : 2 * p + 1] = w.matrix / p
         still = y * w.reward**2 + w.matrix**2 / p
@@ -389,7 +422,7 @@ class InterceptReport(RegressionReport):
         return centre, math.sqrt(max(still, full))
 
     def _stack(self, square: Floats, reward: float, features: float) -> Floats:
-        p = self._slopes
+        p = self.slopes
         parts = [square[:p], [_WEIGHTS.reward * reward], _WEIGHTS.matrix * square[p:]]
         stack = np.concatenate([*parts, np.full(p, _WEIGHTS.features * features)])
         stack.setflags(write=False)  # cached
@@ -420,14 +453,14 @@ class InterceptReport(RegressionReport):
 
     def pack(self, x: Floats, y: Floats, arms: Ints | None = None) -> Floats:
         """Pack (z, 1) and y; zeros for a user without an answer."""
-        p, y = self._slopes, y * x[..., -1]
+        p, y = self.slopes, y * x[..., -1]
         square = self._square.pack(x[..., :p], y)
         parts = [square[..., :p], _WEIGHTS.reward * y[..., None], _WEIGHTS.matrix * square[..., p:]]
         return np.concatenate([*parts, _WEIGHTS.features * x[..., :p]], axis=-1)
 
     def sums(self, total: Floats, users: int) -> tuple[Floats, Floats]:
         """Return vector (*R, d) and matrix (*R, d, d), whose last entry is the number of users."""
-        p, weights = self._slopes, _WEIGHTS
+        p, weights = self.slopes, _WEIGHTS
         end = 1 + self._square.dim
         packed = np.concatenate([total[..., :p], total[..., p + 1 : end] / weights.matrix], axis=-1)
         vector, matrix = self._square.unpack(packed)
@@ -436,18 +469,9 @@ class InterceptReport(RegressionReport):
         full[..., :p, p] = full[..., p, :p] = total[..., end:] / weights.features
         return np.concatenate([vector, total[..., p : p + 1] / weights.reward], axis=-1), full
 
-    @property
-    def variances(self) -> tuple[Floats, Floats]:
-        return compute_unweighted_variances(_WEIGHTS, self._slopes)
-
-    @property
-    def second_moments(self) -> Floats:
-        """Return 1/p for the slopes; 1/3 for the constant, whose share is uniform."""
-        return np.append(np.full(self._slopes, 1 / self._slopes), 1 / 3)
-
     def project(self, values: Floats) -> Floats:
         """Return the report of the clipped features and reward that the vector has as coordinates."""
-        p = self._slopes
+        p = self.slopes
         z = clip_to_unit_ball(np.clip(values[..., -p:] / _WEIGHTS.features, -1.0, 1.0))
         y = np.clip(values[..., p] / _WEIGHTS.reward, -self.reward_bound, self.reward_bound)
         return self.pack(np.concatenate([z, np.ones((*z.shape[:-1], 1))], axis=-1), y)
@@ -482,7 +506,7 @@ _MOST_COORDINATES = 50_000_000
 
 @stored_as("PerArmReport")
 @dataclass(frozen=True, kw_only=True)
-class PerArmReport(RegressionReport):
+class PerArmReport(ConstantReport):
     """Reports of features z, |z|_2 <= 1, the arm k that was given, and a reward y in [-1/2, 1/2]; the constant is
     added.
 
@@ -499,15 +523,13 @@ class PerArmReport(RegressionReport):
     dim: int = 0  # derived
     features: int
     n_arms: int
-    reward_bound: float = 0.5
 
     def __post_init__(self) -> None:
         p = validation.integer("features", self.features, most=MOST_FEATURES)
         arms = validation.integer("n_arms", self.n_arms)
         object.__setattr__(self, "features", p)
         object.__setattr__(self, "n_arms", arms)
-        if self.reward_bound != 0.5:
-            raise InvalidArgument("reward_bound", self.reward_bound, "0.5, for which the report is weighted")
+        super().__post_init__()
         object.__setattr__(self, "dim", arms * (self._lead + self._rest))
         if self.dim > _MOST_COORDINATES:
             allowed = f"so small that a report has at most {_MOST_COORDINATES:,} numbers"
@@ -521,9 +543,9 @@ class PerArmReport(RegressionReport):
     def _rest(self) -> int:
         return self._square.dim + 1
 
-    @cached_property
-    def _square(self) -> LinearReport:
-        return LinearReport(features=self.features, reward_bound=self.reward_bound)
+    @property
+    def slopes(self) -> int:
+        return self.features
 
     @cached_property
     def weights(self) -> ReportWeights:
@@ -539,12 +561,6 @@ class PerArmReport(RegressionReport):
     @cached_property
     def sensitivity(self) -> float:
         return max(self.weights.diameter(self.reward_bound), math.sqrt(2) * self.weights.largest(self.reward_bound))
-
-    @cached_property
-    def l1_sensitivity(self) -> float:
-        p, w, y = self.features, self.weights, self.reward_bound
-        vector = y * (math.sqrt(p) + w.reward)
-        return 2 * (vector + w.matrix * (1 + (p - 1) / math.sqrt(2)) + w.features * math.sqrt(p) + w.count)
 
     @cached_property
     def lower(self) -> Floats:
@@ -603,15 +619,6 @@ class PerArmReport(RegressionReport):
         full[..., :p, :p], full[..., p, p] = matrix, rest[..., -1] / w.count
         full[..., :p, p] = full[..., p, :p] = rest[..., squares:-1] / w.features
         return np.concatenate([vector, lead[..., p:] / w.reward], axis=-1), full
-
-    @property
-    def variances(self) -> tuple[Floats, Floats]:
-        return compute_unweighted_variances(self.weights, self.features)
-
-    @property
-    def second_moments(self) -> Floats:
-        """Return 1/p for the slopes; 1/3 for the constant, whose share is uniform."""
-        return np.append(np.full(self.features, 1 / self.features), 1 / 3)
 
     def project(self, values: Floats) -> Floats:
         """Return the clipped report in the block with the largest count; zeros if all counts are below half."""
