@@ -205,7 +205,9 @@ def _parquet(content: bytes, name: str) -> Any:
 
 def _csv(text: str, name: str) -> dict[str, list[Any]]:
     try:
-        lines = csv.reader(io.StringIO(text, newline=""), delimiter=_find_separator(text), strict=True)
+        first = next(filter(None, map(str.strip, text.splitlines())), "")  # the line of column names
+        separator = next((each for each in ",;\t" if each in first), ",")
+        lines = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
         rows = [(lines.line_num, row) for row in lines if row]
     except csv.Error as error:
         raise BandannaError(f"{name} is not a CSV file: {error}") from error
@@ -222,12 +224,6 @@ def _csv(text: str, name: str) -> dict[str, list[Any]]:
             raise BandannaError(f"{found}, and the line of column names has {len(header)}. Both must be equal.")
     columns = zip(*(row for _, row in body), strict=True)
     return {title: list(map(parse_cell, column)) for title, column in zip(header, columns, strict=True)}
-
-
-def _find_separator(text: str) -> str:
-    """Find the separator in the line of column names: a comma, a semicolon or a tab."""
-    header = next(filter(None, map(str.strip, text.splitlines())), "")
-    return next((each for each in ",;\t" if each in header), ",")
 
 
 def parse_cell(text: str) -> Any:
@@ -287,12 +283,12 @@ class ColumnTable:
             if None in column:
                 row = column.tolist().index(None)
                 entry = self.of(argument, name).tolist()[row]
-                raise InvalidStatistic(_name_row(where, row), entry, "a finite number", hint)
+                raise InvalidStatistic(f"{where}, row {row}", entry, "a finite number", hint)
         with np.errstate(over="ignore"):  # a long double beyond the floats is infinite
             numbers = np.asarray(column, dtype=float)
         if not (fine := np.isfinite(numbers)).all():
             row = int(np.argmin(fine))
-            raise InvalidStatistic(_name_row(where, row), float(numbers[row]), "a finite number", hint)
+            raise InvalidStatistic(f"{where}, row {row}", float(numbers[row]), "a finite number", hint)
         return numbers
 
     def flags(self, argument: str, name: Any) -> Bools:
@@ -304,7 +300,7 @@ class ColumnTable:
             elif isinstance(entry, str) and entry.strip().lower() in _WORDS:
                 flags[row] = bool(_WORDS[entry.strip().lower()])
             else:
-                raise InvalidStatistic(_name_row(f"column {name!r}", row), entry, "True or False, 1 or 0, yes or no")
+                raise InvalidStatistic(f"column {name!r}, row {row}", entry, "True or False, 1 or 0, yes or no")
         return flags
 
     def labels(self, argument: str, name: Any) -> list[Any]:
@@ -316,7 +312,7 @@ class ColumnTable:
             if isinstance(entry, float) and entry.is_integer():
                 entries[row] = int(entry)  # a column of whole numbers that another reader took for floats
             elif not isinstance(entry, str | int):
-                raise InvalidStatistic(_name_row(f"column {name!r}", row), entry, "a text or a whole number")
+                raise InvalidStatistic(f"column {name!r}, row {row}", entry, "a text or a whole number")
         return entries
 
     def _array(self, name: Any) -> NDArray[Any]:
@@ -381,10 +377,6 @@ def _number(entry: Any) -> float | None:
         if math.isfinite(number):
             return number
     return None
-
-
-def _name_row(where: str, row: int) -> str:
-    return f"{where}, row {row}"
 
 
 def parse_propensity(text: str) -> Any:
