@@ -23,8 +23,7 @@ import numpy as np
 from bandanna import environments as worlds
 from bandanna.agent.agent import Agent
 from bandanna.errors import MissingExtra
-from bandanna.experiments import peers
-from bandanna.experiments.peers import PeerPolicy, quiet
+from bandanna.experiments.study import PEERS, PeerPolicy, quiet
 from bandanna.policies.base import Policy
 from bandanna.policies.linear.lints import LinTS
 from bandanna.policies.registry import make
@@ -176,17 +175,17 @@ class _MabwiserArms(PeerPolicy):
 
     def __init__(self, n_arms: int, seed: int) -> None:
         super().__init__(n_arms, seed)
-        with peers.quiet():
+        with quiet():
             mab = importlib.import_module("mabwiser.mab")
             self.mab = mab.MAB(list(range(n_arms)), getattr(mab.LearningPolicy, self.policy)(), seed=seed)
 
     def _act(self, contexts: Floats) -> tuple[Ints, Floats]:
-        with peers.quiet():
+        with quiet():
             arms = [self.mab.predict() for _ in contexts]
         return np.asarray(arms, dtype=np.int64), np.ones(len(arms))
 
     def _learn(self, contexts: Floats, arms: Ints, rewards: Floats, chances: Floats) -> None:
-        with peers.quiet():
+        with quiet():
             self.mab.partial_fit(arms, rewards)
 
 
@@ -227,7 +226,7 @@ class Contender:
 
 
 def _contextual(name: str, ours: str, rounds: int) -> Contender:
-    return Contender(kind=peers.PEERS[name], ours=ours, rounds=rounds)
+    return Contender(kind=PEERS[name], ours=ours, rounds=rounds)
 
 
 CONTENDERS: dict[str, Contender] = {

@@ -17,8 +17,7 @@ import numpy as np
 import pytest
 
 import bandanna as bd
-from bandanna.agent.agent import Agent
-from bandanna.agent.background import BackgroundWorker
+from bandanna.agent.agent import Agent, BackgroundWorker
 from bandanna.device.noise import FastNoise, SecureNoise
 from bandanna.errors import BandannaError, ConflictingRelease, HorizonReached, InvalidArgument
 from bandanna.policies.linear.anytime import Anytime

@@ -19,7 +19,7 @@ from bandanna.data.dataset import DataSet
 from bandanna.data.datasets import read
 from bandanna.data.features.map import Map, Range
 from bandanna.errors import BandannaError, InvalidArgument, MissingExtra
-from bandanna.experiments import peers
+from bandanna.experiments import study as peers
 from bandanna.experiments import study as study_module
 from bandanna.experiments.study import SETTINGS, add_constant, choose_setting, study
 from bandanna.simulation.figures import plot_rewards

@@ -21,7 +21,7 @@ from bandanna.protocols.privacy_model import central, local, none
 from bandanna.simulation.engine import simulate
 from bandanna.simulation.environments.glm import GeneralisedLinear, PublishedGLM
 from bandanna.simulation.environments.recorded import ArrayEnvironment
-from bandanna.simulation.players.glm_rounds import SeedPrefixSums
+from bandanna.simulation.players.round_by_round import SeedPrefixSums
 
 from .answering import COINS
 

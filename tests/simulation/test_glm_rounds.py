@@ -19,7 +19,7 @@ from bandanna.policies.registry import make
 from bandanna.simulation.engine import simulate
 from bandanna.simulation.environments.glm import GeneralisedLinear, PublishedGLM
 from bandanna.simulation.environments.recorded import ArrayEnvironment
-from bandanna.simulation.players import glm_rounds, reference
+from bandanna.simulation.players import reference, round_by_round
 from bandanna.simulation.result import Tally, checkpoints_for
 from tests.policies.answering import learn_from
 
@@ -254,7 +254,7 @@ def test_reading_a_generalised_linear_world_in_parts_changes_nothing(
     policy = make(name, dim=3, horizon=400, link="logistic", parameter_bound=2.0, **options)
     env = GeneralisedLinear(dim=3, n_arms=4, link="logistic", norm=2.0)
     whole = simulate(policy, env, n_seeds=3, path=path)
-    monkeypatch.setattr(glm_rounds, "_BYTES", 8 * 3 * 4 * 5 * 37)  # 37 rounds of 3 seeds, without noise
+    monkeypatch.setattr(round_by_round, "_BYTES", 8 * 3 * 4 * 5 * 37)  # 37 rounds of 3 seeds, without noise
     parts = simulate(policy, env, n_seeds=3, path=path)
     np.testing.assert_allclose(parts.regret, whole.regret, rtol=1e-9)
     for count, values in whole.counts.items():
@@ -262,7 +262,7 @@ def test_reading_a_generalised_linear_world_in_parts_changes_nothing(
 
 
 def test_noise_is_held_for_some_rounds_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(glm_rounds, "_BYTES", 1 << 19)
+    monkeypatch.setattr(round_by_round, "_BYTES", 1 << 19)
     policy = make("GLM-JDP", dim=8, horizon=4000, link="logistic", parameter_bound=1.0, epsilon=8.0, delta=0.01)
     _ = policy.guarantee
     env = GeneralisedLinear(dim=8, n_arms=2, link="logistic", norm=1.0)

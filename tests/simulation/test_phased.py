@@ -20,7 +20,7 @@ from bandanna.simulation.engine import simulate
 from bandanna.simulation.environments import population
 from bandanna.simulation.environments.linear import LinearContextual
 from bandanna.simulation.environments.population import Population
-from bandanna.simulation.players.population import ClientInquiry
+from bandanna.simulation.players.assigned import ClientInquiry
 
 BUDGET = {"epsilon": 5.0, "delta": 1e-3}
 NAMES: dict[str, dict[str, Any]] = {

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import os
+import threading
 import warnings
+import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -15,8 +17,7 @@ from typing import Any, Concatenate, NoReturn, ParamSpec, TypeVar
 import numpy as np
 
 from bandanna import validation
-from bandanna.agent.background import BackgroundWorker
-from bandanna.agent.episodes import Decision, device_randomness
+from bandanna.agent.episodes import Decision, ReleaseOvertaken, device_randomness
 from bandanna.agent.persistence import (
     arguments_from_save,
     check_can_be_saved,
@@ -36,7 +37,6 @@ from bandanna.agent.preflight import (
     normalize_users,
     to_reward,
 )
-from bandanna.agent.release import ReleaseOvertaken
 from bandanna.agent.runner import AgentRunner
 from bandanna.data.features.columns import Report
 from bandanna.data.features.map import Map
@@ -56,6 +56,56 @@ from bandanna.privacy.ledger import BudgetBalance, Ledger, LedgerView, hash_user
 from bandanna.protocols.privacy_model import Privacy
 from bandanna.types import Floats
 from bandanna.validation import checked_keywords
+
+
+class BackgroundWorker:
+    """Run `work`, a bound method, in a thread whenever `wake` is called. The thread ends with the owner of `work`."""
+
+    def __init__(self, work: Callable[[], Any]) -> None:
+        self._work = weakref.WeakMethod(work)
+        self._woken = threading.Event()
+        self._failure: Exception | None = None
+        self._thread = threading.Thread(target=_run_when_woken, args=(weakref.ref(self), self._woken), daemon=True)
+        self._thread.start()
+        weakref.finalize(self, self._woken.set)
+
+    def wake(self) -> None:
+        """Run the work once more."""
+        self._woken.set()
+
+    def check(self) -> None:
+        """Raise the last failure of the work, once, and run the work again."""
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            self.wake()
+            known = isinstance(failure, BandannaError | OSError)  # else its text may hold a user's value
+            told = failure if known else ValueSummary.of_failure(failure)
+            raise BandannaError(f"a release in the background has failed: {told}") from failure
+
+    def once(self) -> bool:
+        """Run the work. Return whether its owner still exists."""
+        work = self._work()
+        if work is None:
+            return False
+        try:
+            work()
+        except Exception as error:
+            self._failure = error
+        return True
+
+
+def _run_when_woken(owner: weakref.ref[BackgroundWorker], woken: threading.Event) -> None:
+    while True:
+        woken.wait()
+        woken.clear()
+        background = owner()
+        if background is None or not background.once():
+            return
+        del background
+
+
+# The agent
+
 
 _SLOW = 1.0  # seconds: a release that takes longer is warned of
 

@@ -9,9 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from bandanna.agent.episodes import EpisodeClients, EpisodeSpan, OpenSlots, next_span, slot_count_of_member, to_span
+from bandanna.agent.episodes import (
+    TASK,
+    AgentProgress,
+    EpisodeClients,
+    EpisodeSpan,
+    OpenSlots,
+    next_span,
+    slot_count_of_member,
+    to_span,
+)
 from bandanna.agent.preflight import calibrations_by_phase, count_features, find_first_query, restore_calibrations
-from bandanna.agent.release import TASK, AgentProgress
 from bandanna.agent.runner import AgentRunner
 from bandanna.data.features.map import Map
 from bandanna.errors import BandannaError, InvalidArgument, ValueSummary

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from bandanna import validation
-from bandanna.agent.episodes import EpisodeSpan, OpenSlots
-from bandanna.agent.release import AgentProgress
+from bandanna.agent.episodes import AgentProgress, EpisodeSpan, OpenSlots
 from bandanna.data.features.columns import Report
 from bandanna.data.features.map import Map
 from bandanna.device.arm_sets import (

@@ -13,16 +13,23 @@ from typing import Any
 import numpy as np
 
 from bandanna.agent.episodes import (
+    TASK,
+    AgentProgress,
+    AnswerNotStored,
     ChosenArm,
     Decision,
     DecisionIds,
     EpisodeClients,
+    EpisodeRelease,
     EpisodeSpan,
     OpenSlots,
+    QueryAnswer,
+    ReleaseOvertaken,
     Slot,
     choose_arms,
     choose_same_arm_count,
     device_randomness,
+    ledger_arguments,
     next_span,
     to_span,
 )
@@ -34,15 +41,6 @@ from bandanna.agent.preflight import (
     count_calibrations,
     count_features,
     make_noise_source,
-)
-from bandanna.agent.release import (
-    TASK,
-    AgentProgress,
-    AnswerNotStored,
-    EpisodeRelease,
-    QueryAnswer,
-    ReleaseOvertaken,
-    ledger_arguments,
 )
 from bandanna.device.arm_sets import ArmSets, FixedArmSet
 from bandanna.errors import BandannaError, HorizonReached, InvalidArgument, ValueSummary

@@ -335,8 +335,7 @@ def _is_further_value(option: str, arg: str) -> bool:
     """Return whether a word is another value of the option, and not the data set."""
     if option == "--epsilon":
         return arg.replace(".", "", 1).replace("e-", "", 1).isdigit()
-    from bandanna.experiments.peers import PEERS
-    from bandanna.experiments.study import FIXED_ALGORITHMS, OWN_ALGORITHMS, TRUSTS
+    from bandanna.experiments.study import FIXED_ALGORITHMS, OWN_ALGORITHMS, PEERS, TRUSTS
 
     return arg in (TRUSTS if option == "--trust" else (*OWN_ALGORITHMS, *FIXED_ALGORITHMS, *PEERS))
 

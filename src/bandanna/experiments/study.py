@@ -7,13 +7,17 @@ row is kept: a later study with more epsilons, algorithms or privacy models comp
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import json
 import math
 import re
 import time
+import warnings
 import zlib
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from os import PathLike
@@ -28,7 +32,6 @@ from bandanna.data.dataset import DataSet
 from bandanna.data.logs import Log
 from bandanna.data.replay import replay
 from bandanna.errors import BandannaError, InvalidArgument, MissingExtra, ValueSummary
-from bandanna.experiments import peers
 from bandanna.experiments.executors import (
     Executor,
     ProgressCallback,
@@ -45,7 +48,158 @@ from bandanna.policies.linear.linucb import LinUCB
 from bandanna.protocols.privacy_model import Privacy, central, concurrent, local, none, shuffle
 from bandanna.simulation.engine import simulate
 from bandanna.simulation.figures import plot_rewards, save_both
-from bandanna.types import Floats
+from bandanna.types import Floats, Ints
+
+
+class PeerPolicy(ABC):
+    """One run of another library's policy."""
+
+    package: str  # that it needs
+    online: bool = False  # learns from one person after the other, instead of from batches
+
+    def __init__(self, n_arms: int, seed: int) -> None:
+        self.n_arms, self.rng = n_arms, np.random.default_rng([seed, 7])
+        self.begun = False
+
+    def act(self, contexts: Floats) -> tuple[Ints, Floats]:
+        """Return the arms of a batch, (n,), and their probabilities where they are stated."""
+        if not self.begun:
+            chances = np.full(len(contexts), 1 / self.n_arms)
+            return self.rng.integers(self.n_arms, size=len(contexts)), chances
+        return self._act(contexts)
+
+    def learn(self, contexts: Floats, arms: Ints, rewards: Floats, chances: Floats) -> None:
+        """Learn from the users whose rewards are known."""
+        if len(arms):
+            self._learn(np.ascontiguousarray(contexts), arms, rewards, chances)
+            self.begun = True
+
+    @abstractmethod
+    def _act(self, contexts: Floats) -> tuple[Ints, Floats]: ...
+
+    @abstractmethod
+    def _learn(self, contexts: Floats, arms: Ints, rewards: Floats, chances: Floats) -> None: ...
+
+
+class _Mabwiser(PeerPolicy):
+    package = "mabwiser"
+    policy: str
+    alpha: float
+
+    def __init__(self, n_arms: int, seed: int) -> None:
+        super().__init__(n_arms, seed)
+        with quiet():
+            mab = importlib.import_module("mabwiser.mab")
+            policy = getattr(mab.LearningPolicy, self.policy)(alpha=self.alpha, l2_lambda=1.0)
+            self.mab = mab.MAB(list(range(n_arms)), policy, seed=seed)
+
+    def _act(self, contexts: Floats) -> tuple[Ints, Floats]:
+        with quiet():
+            arms = np.atleast_1d(np.asarray(self.mab.predict(contexts), dtype=np.int64))
+        return arms, np.ones(len(arms))
+
+    def _learn(self, contexts: Floats, arms: Ints, rewards: Floats, chances: Floats) -> None:
+        with quiet():
+            self.mab.partial_fit(arms, rewards, contexts)
+
+
+class MabwiserLinUCB(_Mabwiser):
+    """mabwiser's LinUCB."""
+
+    policy, alpha = "LinUCB", 0.5
+
+
+class MabwiserLinTS(_Mabwiser):
+    """mabwiser's LinTS."""
+
+    policy, alpha = "LinTS", 0.3
+
+
+class ContextualBandits(PeerPolicy):
+    """contextualbandits' LinUCB."""
+
+    package = "contextualbandits"
+
+    def __init__(self, n_arms: int, seed: int) -> None:
+        super().__init__(n_arms, seed)
+        with quiet():
+            online = importlib.import_module("contextualbandits.online")
+            self.model = online.LinUCB(nchoices=n_arms, alpha=0.7, random_state=seed + 1)
+
+    def _act(self, contexts: Floats) -> tuple[Ints, Floats]:
+        with quiet():
+            arms = np.asarray(self.model.predict(contexts), dtype=np.int64)
+        return arms, np.ones(len(arms))
+
+    def _learn(self, contexts: Floats, arms: Ints, rewards: Floats, chances: Floats) -> None:
+        with quiet():
+            self.model.partial_fit(contexts, arms, rewards)
+
+
+class VowpalWabbit(PeerPolicy):
+    """Vowpal Wabbit's SquareCB, with interactions of users' features and arms."""
+
+    package = "vowpalwabbit"
+    online = True
+
+    def __init__(self, n_arms: int, seed: int) -> None:
+        super().__init__(n_arms, seed)
+        workspace = importlib.import_module("vowpalwabbit").Workspace
+        self.vw = workspace(f"--cb_explore_adf -q ua --squarecb --gamma_scale 20 --quiet --random_seed {seed}")
+
+    def _example(self, context: Floats, label: tuple[int, str] | None = None) -> str:
+        shared = "shared |u " + " ".join(f"f{i}:{value:.8g}" for i, value in enumerate(context))
+        lines = [f"|a arm{k}" for k in range(self.n_arms)]
+        if label is not None:
+            lines[label[0]] = f"{label[1]} {lines[label[0]]}"
+        return "\n".join([shared, *lines])
+
+    def _act(self, contexts: Floats) -> tuple[Ints, Floats]:
+        found, chances = np.empty(len(contexts), dtype=np.int64), np.empty(len(contexts))
+        for row, context in enumerate(contexts):
+            law = np.asarray(self.vw.predict(self._example(context)), dtype=float)
+            found[row] = self.rng.choice(self.n_arms, p=law / law.sum())
+            chances[row] = law[found[row]] / law.sum()
+        return found, chances
+
+    def _learn(self, contexts: Floats, arms: Ints, rewards: Floats, chances: Floats) -> None:
+        for context, arm, reward, chance in zip(contexts, arms.tolist(), rewards, chances, strict=True):
+            self.vw.learn(self._example(context, (arm, f"0:{1 - reward:.8g}:{chance:.8g}")))
+
+
+PEERS: dict[str, type[PeerPolicy]] = {
+    "mabwiser LinUCB": MabwiserLinUCB,
+    "mabwiser LinTS": MabwiserLinTS,
+    "contextualbandits LinUCB": ContextualBandits,
+    "vowpalwabbit SquareCB": VowpalWabbit,
+}
+
+
+def installed(name: str) -> bool:
+    """Return whether the library of this peer is installed."""
+    return importlib.util.find_spec(PEERS[name].package) is not None
+
+
+def begin_peer(name: str, n_arms: int, seed: int) -> PeerPolicy:
+    """Start a new run of a peer."""
+    if not installed(name):
+        raise MissingExtra("bench", name)
+    try:
+        return PEERS[name](n_arms, seed)
+    except ImportError:
+        raise MissingExtra("bench", name) from None
+
+
+@contextmanager
+def quiet() -> Iterator[Any]:
+    """Silence the other libraries' warnings."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+# Studies
+
 
 # Settings
 
@@ -143,7 +297,7 @@ def known_rewards(data: DataSet, job: StudyJob) -> dict[str, Any]:
 
 def measure_rewards(data: DataSet, setting: StudySetting, job: StudyJob, delta: float) -> dict[str, Any]:
     """Return the mean reward of each seed, and what else the row contains."""
-    if job.algorithm in peers.PEERS:
+    if job.algorithm in PEERS:
         return {"rewards": _play_peer(data, setting, job.algorithm), "accepted": None}
     policy, contexts = _make_policy(data, setting, job, delta)
     stated = policy.guarantee
@@ -225,7 +379,7 @@ def _play_peer(data: DataSet, setting: StudySetting, name: str) -> Floats:
 
 def _replay_peer(data: DataSet, users: Floats, setting: StudySetting, name: str, seed: int) -> float:
     """Replay a log with the order and the acceptance of `bd.replay`."""
-    log, streams, peer = data.log(), Streams([seed]), peers.begin(name, len(data.arms), seed)
+    log, streams, peer = data.log(), Streams([seed]), begin_peer(name, len(data.arms), seed)
     order = streams.generators("order")[0].permutation(len(log))[: setting.horizon]
     floor = log.propensities.min() if log.floor is None else log.floor
     keeping = streams.uniform("acceptance", (len(order),))[0] * log.propensities[order] < floor * (1 + 1e-9)
@@ -244,7 +398,7 @@ def _replay_peer(data: DataSet, users: Floats, setting: StudySetting, name: str,
 def _simulate_peer(data: DataSet, users: Floats, setting: StudySetting, name: str, seed: int) -> float:
     """Play with the people of `bd.environments.Table`."""
     world = data.table().begin(Streams([seed]))
-    peer, total = peers.begin(name, len(data.arms), seed), 0.0
+    peer, total = begin_peer(name, len(data.arms), seed), 0.0
     every = 1 if peer.online else setting.every
     for begin in range(0, setting.horizon, every):
         world.contexts(begin, min(every, setting.horizon - begin))
@@ -288,7 +442,7 @@ def study(
         The budgets and privacy models.
     algorithms
         "LinTS" (as the data set's setting says), "LinTS-users", "LinTS-arms", "LinUCB", "best arm", "random", and the
-        names of `peers.PEERS`; by default LinTS, best arm, random and all installed peers.
+        names of `PEERS`; by default LinTS, best arm, random and all installed peers.
     seeds, horizon
         Runs, and logged events to replay or rounds; by default those of the data set's setting.
     out : path, optional
@@ -335,8 +489,8 @@ def study(
 
 def _check_algorithms(algorithms: Sequence[str] | None) -> list[str]:
     if algorithms is None:
-        return ["LinTS", *FIXED_ALGORITHMS, *(name for name in peers.PEERS if peers.installed(name))]
-    known = (*OWN_ALGORITHMS, *FIXED_ALGORITHMS, *peers.PEERS)
+        return ["LinTS", *FIXED_ALGORITHMS, *(name for name in PEERS if installed(name))]
+    known = (*OWN_ALGORITHMS, *FIXED_ALGORITHMS, *PEERS)
     return [
         validation.one_of("algorithms", each, known)
         for each in validation.list_entries("algorithms", algorithms, "names")

@@ -21,7 +21,7 @@ from bandanna.numeric.rng import Streams
 from bandanna.policies.base import Execution, Policy
 from bandanna.protocols.privacy_model import Privacy, central
 from bandanna.simulation.environments.base import Environment
-from bandanna.simulation.players import assigned, fixed_batches, glm_rounds, population, reference, round_by_round
+from bandanna.simulation.players import assigned, fixed_batches, reference, round_by_round
 from bandanna.simulation.result import Result, ResultSet, RunTotals, Tally, checkpoints_for
 from bandanna.storage.encoding import find_stored_name, has_name
 from bandanna.validation import checked_keywords
@@ -31,11 +31,11 @@ MAX_SEEDS = 100_000  # side by side
 PLAYERS: dict[str, Callable[..., RunTotals]] = {
     "plain": reference.play_reference,
     "frozen": fixed_batches.play_fixed_batches,
-    "every round": glm_rounds.play_glm_rounds,
-    "blocks": glm_rounds.play_blocks,
+    "every round": round_by_round.play_glm_rounds,
+    "blocks": round_by_round.play_blocks,
     "lockstep": round_by_round.play_every_round,
     "assigned": assigned.play_assigned,
-    "population": population.play_population,
+    "population": assigned.play_population,
     "until": round_by_round.play_until_stopped,
 }
 

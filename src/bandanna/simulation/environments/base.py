@@ -1,9 +1,4 @@
-"""`Environment` and `World`, the interface of simulated worlds, and laws of rewards in [0, 1].
-
-A policy never sees the true means of a world; they measure regret only. For a world of your own pass arrays
-(`ArrayEnvironment`) or functions (`CallableEnvironment`); for the full speed of many seeds subclass both classes, as
-shown at `Environment`.
-"""
+"""`Environment` and `World`, the interface of simulated worlds, and laws of rewards in [0, 1]."""
 
 from __future__ import annotations
 
@@ -23,8 +18,7 @@ from bandanna.types import Floats
 class RewardLaw(Protocol):
     """The law of a reward given its mean; any object with these two members is one, best a frozen dataclass.
 
-    Rewards have the given means and are independent given them. They are drawn from named streams only, in the order of
-    the rounds, so that a seed gives the same rewards whichever other seeds run beside it.
+    Rewards are independent and have the given means. They are drawn from named streams in the order of the rounds.
     """
 
     @property
@@ -95,8 +89,8 @@ ROUNDING = 1e-9  # a mean may leave [0, 1] by this much
 class Environment(ABC):
     """A family of worlds with `n_arms` feature vectors of `dim` coordinates a round; `begin` draws one world per seed.
 
-    The environment is the frozen description. The world holds what was drawn for S seeds. All randomness comes from
-    `streams`, with one name per purpose: then seed s is the same world whichever other seeds run beside it.
+    The environment is the frozen description; the world holds what was drawn for S seeds. All randomness comes from
+    `streams`, with one name per purpose, so a seed gives the same world in any company. A world of your own:
 
         @dataclass(frozen=True, kw_only=True)
         class Quadrant(Environment):

@@ -81,16 +81,13 @@ class TwoPoint(Levels):
 
     @property
     def values(self) -> Floats:
-        """`low` and `high`."""
         return np.array([self.low, self.high])
 
     def chances(self, means: Floats) -> Floats:
-        """Return 1 - p and p."""
         upper = (self.checked(means) - self.low) / (self.high - self.low)
         return np.stack([1 - upper, upper], axis=-1)
 
     def draw(self, means: Floats, streams: Streams) -> Floats:
-        """Return `high` where a uniform number is below p."""
         upper = (self.checked(means) - self.low) / (self.high - self.low)
         return np.where(streams.uniform("rewards", means.shape[1:]) < upper, self.high, self.low)
 
@@ -122,7 +119,6 @@ class ClippedGaussian(Levels):
 
     @cached_property
     def values(self) -> Floats:
-        """The equally spaced values."""
         return np.linspace(self.low, self.high, self.levels)
 
     @property
@@ -149,9 +145,7 @@ class ClippedGaussian(Levels):
         return self.low + self._above(centre, self.low) - self._above(centre, self.high)
 
     def centre(self, means: Floats) -> Floats:
-        """Return the c whose clipped reward has this mean, from one cubic per cell of means; the error is parts in
-        10^13.
-        """
+        """Return the c whose clipped reward has this mean, up to parts in 10^13."""
         wanted = self.checked(means)
         first, width, cubics = self._cells
         t = (wanted - first) / width
@@ -168,11 +162,7 @@ class ClippedGaussian(Levels):
 
     @cached_property
     def _cells(self) -> tuple[float, float, Floats]:
-        """Return begin, width and Hermite cubics of equal cells of means.
-
-        The cubics interpolate the centres at both ends of a cell and their slopes 1 / P(low < c + std Z < high). Cells
-        leave out the ends of the range, where centres are far apart.
-        """
+        """Return begin, width and Hermite cubics of equal cells of means, of centres and slopes at their ends."""
         margin = _MARGIN * (self.high - self.low)
         means, width = np.linspace(self.low + margin, self.high - margin, _CELLS + 1, retstep=True)
         c = self._solved(means)
@@ -194,7 +184,6 @@ class ClippedGaussian(Levels):
         return c
 
     def chances(self, means: Floats) -> Floats:
-        """Return second differences of E (X - v)^+ over the step: the law of the clipped X after random rounding."""
         c = self.centre(np.asarray(means, dtype=float))[..., None]
         tail = self._above(c, self.values) - self._above(c, self.high)  # E (X - v_k)^+
         fall = np.clip((tail[..., :-1] - tail[..., 1:]) / self.step, 0.0, 1.0)  # E of the ramp from v_k to v_{k+1}
@@ -203,7 +192,6 @@ class ClippedGaussian(Levels):
         return np.asarray(chances / np.sum(chances, axis=-1, keepdims=True))
 
     def draw(self, means: Floats, streams: Streams) -> Floats:
-        """Clip, then round down or up at random."""
         noise = streams.normal("reward noise", means.shape[1:])
         clipped = np.clip(self.centre(means) + self.std * noise, self.low, self.high)
         below = np.floor((clipped - self.low) / self.step + streams.uniform("rewards", means.shape[1:]))
@@ -248,7 +236,6 @@ class FiniteArms(Environment):
         super().__post_init__()
 
     def begin(self, streams: Streams) -> FiniteWorld:
-        """Return the worlds; nothing is drawn."""
         return FiniteWorld(environment=self, streams=streams)
 
 
@@ -260,9 +247,7 @@ class FiniteWorld(World):
         self.table: Floats = np.asarray(environment.means, dtype=float)  # (K,)
 
     def contexts(self, start: int, rounds: int) -> Floats:
-        """Return unit vectors."""
         return np.broadcast_to(np.eye(self.n_arms), (len(self.streams.seeds), 1, self.n_arms, self.n_arms))
 
     def means(self, contexts: Floats) -> Floats:
-        """Return the given means."""
         return np.broadcast_to(self.table, (len(self.streams.seeds), 1, self.n_arms))

@@ -31,7 +31,6 @@ class LinkRewards:
         return self.link.binary
 
     def draw(self, means: Floats, streams: Streams) -> Floats:
-        """Draw rewards by one uniform number each, from the stream "rewards"."""
         return self.link.draw(means, streams.uniform("rewards", means.shape[1:]))
 
 
@@ -60,7 +59,6 @@ class GeneralisedLinear(Environment):
         object.__setattr__(self, "reward", LinkRewards(link=link_of(self.link)))
 
     def begin(self, streams: Streams) -> GLMWorld:
-        """Draw theta from the stream "instance"; arms come from "contexts"."""
         theta = self.norm * normalize_directions(streams.normal("instance", (self.dim,)))  # (S, d)
         return FreshGLM(environment=self, streams=streams, theta=theta, link=link_of(self.link))
 
@@ -131,7 +129,6 @@ class PublishedGLM(Environment):
         return float(1 / np.max(self._slopes))
 
     def begin(self, streams: Streams) -> GLMWorld:
-        """Return worlds with the same arms and theta for every seed."""
         theta = np.broadcast_to(self.theta, (len(streams.seeds), self.dim))
         return PublishedGLMWorld(environment=self, streams=streams, theta=theta, link=link_of(self.link))
 
@@ -144,7 +141,6 @@ class GLMWorld(World):
         self.theta, self.link = theta, link  # (S, d)
 
     def means(self, contexts: Floats) -> Floats:
-        """Return mu(<x, theta>), cut off outside of [0, R]."""
         z = (contexts @ self.theta[:, None, :, None])[..., 0]
         means = np.asarray(self.link.mean(z))
         return np.clip(means, 0.0, self.link.reward_bound, out=means if means.flags.writeable else None)
@@ -156,12 +152,8 @@ class FreshGLM(GLMWorld):
     unit = True
 
     def contexts(self, start: int, rounds: int) -> Floats:
-        """Draw arms as d entries of uniform directions in d + 2 dimensions, which are uniform in the ball.
-
-        For d = 1 this is Archimedes' theorem. The density of the first d of m entries is that of (1 - |x|^2)^{(m - d)/2
-        - 1}, constant for m = d + 2. Sums, a square root and a division give the same arms on every processor; powers
-        of radii do not.
-        """
+        # d entries of uniform directions in d + 2 dimensions are uniform in the ball: the density of the first d of m
+        # entries is (1 - |x|^2)^{(m - d)/2 - 1}. Without powers of radii, every processor gives the same arms.
         d = self.environment.dim
         return scale_directions(self.streams.normal("contexts", (rounds, self.n_arms, d + _MORE)), 1.0, kept=d)
 
@@ -170,7 +162,6 @@ class PublishedGLMWorld(GLMWorld):
     """Worlds of `PublishedGLM`."""
 
     def contexts(self, start: int, rounds: int) -> Floats:
-        """Return one sequence for all seeds; rounds after its end are refused."""
         arms = self.environment.arms  # type: ignore[attr-defined]
         if start + rounds > len(arms):
             raise InvalidArgument("horizon", start + rounds, f"at most {len(arms)}, the rounds of the instance")

@@ -1,6 +1,4 @@
-"""Environments whose mean reward is <x, theta>: fixed and fresh arms, users' features, the sphere, and drifting
-contexts.
-"""
+"""Environments whose mean reward is <x, theta>."""
 
 from __future__ import annotations
 
@@ -41,7 +39,6 @@ class LinearContextual(Environment):
     fixed: bool = False
 
     def begin(self, streams: Streams) -> LinearWorld:
-        """Draw theta from the stream "instance" and fixed arms from "arms"; fresh arms come from "contexts"."""
         theta = append_entry(
             normalize_directions(streams.normal("instance", (self.dim - 1,))), _HALF, scale=_HALF
         )  # (S, d)
@@ -60,7 +57,6 @@ class LinearWorld(World):
         self.theta = theta  # (S, d)
 
     def means(self, contexts: Floats) -> Floats:
-        """Return <x, theta>; rounding errors beyond [0, 1] are cut off."""
         means = np.asarray((contexts @ self.theta[:, None, :, None])[..., 0])
         return np.clip(means, 0.0, 1.0, out=means)
 
@@ -73,7 +69,6 @@ class FixedArms(LinearWorld):
         self.arms = arms  # (S, K, d)
 
     def contexts(self, start: int, rounds: int) -> Floats:
-        """Return the arms once."""
         return self.arms[:, None]
 
 
@@ -83,7 +78,6 @@ class FreshArms(LinearWorld):
     unit = True
 
     def contexts(self, start: int, rounds: int) -> Floats:
-        """Draw uniform directions from the stream "contexts"."""
         normals = self.streams.normal("contexts", (rounds, self.n_arms, self.environment.dim - 1))
         return scale_directions(normals, _HALF, last=_HALF)
 
@@ -173,7 +167,6 @@ class DisjointLinear(Environment):
     """
 
     def begin(self, streams: Streams) -> DisjointWorld:
-        """Draw parameters from the stream "instance" and constants from "constants"."""
         theta = normalize_directions(streams.normal("instance", (self.n_arms, self.dim)))  # (S, K, d)
         constants = 2 * streams.uniform("constants", (self.n_arms,)) - 1  # (S, K)
         return DisjointWorld(environment=self, streams=streams, theta=theta, constants=constants)
@@ -187,12 +180,10 @@ class DisjointWorld(World):
         self.theta, self.constants = theta, constants
 
     def contexts(self, start: int, rounds: int) -> Floats:
-        """Draw uniform directions from the stream "contexts", one for each user."""
         z = normalize_directions(self.streams.normal("contexts", (rounds, 1, self.environment.dim)))
         return np.repeat(z, self.n_arms, axis=2)
 
     def means(self, contexts: Floats) -> Floats:
-        """Return (1 + c_k/2 + <z, theta_k>/2)/2."""
         along = (contexts[..., None, :] @ self.theta[:, None, :, :, None])[..., 0, 0]
         return np.asarray((1 + self.constants[:, None] / 2 + along / 2) / 2)
 
@@ -228,7 +219,6 @@ class SphereArms(Environment):
         _require_signed(self.reward)
 
     def begin(self, streams: Streams) -> SphereWorld:
-        """Draw theta from the stream "instance" and arms from "arms"."""
         theta = normalize_directions(streams.normal("instance", (self.dim,)))  # (S, d)
         arms = normalize_directions(streams.normal("arms", (self.n_arms, self.dim)))  # (S, K, d)
         return SphereWorld(environment=self, streams=streams, theta=theta, arms=arms)
@@ -242,11 +232,9 @@ class SphereWorld(World):
         self.theta, self.arms = theta, arms
 
     def contexts(self, start: int, rounds: int) -> Floats:
-        """Return the arms once."""
         return self.arms[:, None]
 
     def means(self, contexts: Floats) -> Floats:
-        """Return <x, theta>."""
         return np.asarray(np.einsum("srkd,sd->srk", contexts, self.theta))
 
 
@@ -279,7 +267,6 @@ class SphereContexts(Environment):
         validation.positive("variance", self.variance)
 
     def begin(self, streams: Streams) -> SphereContextsWorld:
-        """Draw theta from the stream "instance"; contexts come from "contexts"."""
         return SphereContextsWorld(environment=self, streams=streams)
 
 
@@ -293,7 +280,6 @@ class SphereContextsWorld(World):
         self.theta = normalize_directions(streams.normal("instance", (environment.dim,)))  # (S, d)
 
     def contexts(self, start: int, rounds: int) -> Floats:
-        """Draw contexts."""
         drawn = self.streams.normal("contexts", (rounds, *self.shape))  # (S, rounds, K, d)
         drawn *= self.std
         drawn += self.mean
@@ -302,7 +288,6 @@ class SphereContextsWorld(World):
         return drawn
 
     def means(self, contexts: Floats) -> Floats:
-        """Return <x, theta>."""
         return np.asarray((contexts @ self.theta[:, None, :, None])[..., 0])
 
 
@@ -323,17 +308,13 @@ class DriftingContexts(Environment):
         h      = 2^{-U_t}, U_t uniform on [0, 1), fresh in every round: the angles cover every scale
         o(t)   = cos(f pi/2) b_i + sin(f pi/2) b_{i+1},   i + f = m turns t / horizon,  i whole, indices modulo m
 
-    Features have norm 1, means lie in [0.4, 0.75], and gaps 3/4 (1 - cos a) ~ 3/8 a^2 are spread over all scales down
-    to 4^{-n_arms/2}. The drift is deterministic; it is the rule of an adversary who knows theta. One turn leads o(t)
-    through all coordinate planes of the frame and back to b_1, so that everything learned about o(t) is stale after
-    horizon / (m turns) rounds. After the horizon it turns on at the same speed. For dim = 2 there is no plane to turn;
-    for dim = 1 there is no o(t), and the arms are the numbers cos(a_k) g.
+    Features have norm 1, means lie in [0.4, 0.75], and gaps 3/4 (1 - cos a) are spread over all scales. The drift is
+    deterministic. One turn leads o(t) through all coordinate planes of the frame and back to b_1, so what was learned
+    about o(t) is stale after horizon / (m turns) rounds. For dim = 2 there is no plane to turn; for dim = 1 the arms
+    are the numbers cos(a_k) g.
 
-    This family measures rates. The best arm says nothing about o; an arm at angle a costs ~ a^2 and adds ~ a^2 to the
-    Gram matrix along o. An optimistic policy of radius beta plays a ~ beta / sqrt(V_o), hence V_o ~ beta sqrt t, and
-    its regret is of order beta sqrt T: the order of the upper bounds of paper 000, also where beta grows with T because
-    of the noise. On contexts drawn at random, small gaps are rare and the regret grows more slowly. Random play is
-    cheap here because most gaps are small; an optimistic policy starts with the widest angles and beats it only later.
+    This family measures rates. An arm at angle a costs ~ a^2 and adds ~ a^2 to the Gram matrix along o, so an
+    optimistic policy of radius beta has regret of order beta sqrt T, as in the upper bounds of paper 000.
 
     Parameters
     ----------
@@ -361,7 +342,6 @@ class DriftingContexts(Environment):
         object.__setattr__(self, "turns", validation.non_negative("turns", self.turns))
 
     def begin(self, streams: Streams) -> LinearWorld:
-        """Draw the frame from the stream "instance"; the heights h come from "contexts"."""
         frame = _orthonormal_frame(streams.normal("instance", (self.dim, self.dim)))  # (S, d, d): rows g, b_1, ..., b_m
         world = DriftingWorld(environment=self, streams=streams, frame=frame)
         if self.turns > 0:
@@ -397,7 +377,6 @@ class DriftingWorld(LinearWorld):
         self.best, self.basis = frame[:, 0], frame[:, 1:]  # g: (S, d); b: (S, m, d)
 
     def contexts(self, start: int, rounds: int) -> Floats:
-        """Return x_k(t)."""
         towards = self.drift.weights(np.arange(start, start + rounds)) @ self.basis  # o(t): (S, rounds, d)
         height = 2.0 ** -self.streams.uniform("contexts", (rounds,))  # h: (S, rounds)
         angles = height[..., None] * self.drift.ladder  # a_k: (S, rounds, K)
@@ -419,14 +398,11 @@ def _orthonormal_frame(normals: Floats) -> Floats:
 class PublishedLinear(Environment):
     """The instances on which the authors ran paper 000: arms x = (u, 1), theta = (v, 1/2).
 
-    u is uniform on the unit sphere of R^{d-1}, v uniform with |v| = 1/2. The first d arms are the basis vectors of R^d
-    with their last entry set to 1: e_1 + e_d, ..., e_{d-1} + e_d, and e_d (with fewer than d arms the first `n_arms` of
-    these). Arms and theta are drawn once per seed. Means <u, v> + 1/2 lie in [0, 1]. In dim = 1 all arms equal 1, with
-    mean 1/2.
+    u is uniform on the unit sphere of R^{d-1}, v uniform with |v| = 1/2. The first d arms are e_1 + e_d, ...,
+    e_{d-1} + e_d, and e_d. Arms and theta are drawn once per seed. Means <u, v> + 1/2 lie in [0, 1].
 
-    |x| = sqrt 2 (only e_d has norm 1), while the paper's text says 1. A policy with reports of norm at most 1 would
-    clip these features; use `normalised=True` for it: x / sqrt 2 and sqrt 2 theta, both of norm at most 1, with the
-    same means. Both are made of the same random numbers and describe the same instances.
+    |x| = sqrt 2, while the paper's text says 1. `normalised=True` gives x / sqrt 2 and sqrt 2 theta, both of norm at
+    most 1, with the same means and the same random numbers.
 
     Reference: Chowdhury and Zhou 2022 [000], section 5 and figures 1 and 2.
 
@@ -449,7 +425,6 @@ class PublishedLinear(Environment):
     normalised: bool = False
 
     def begin(self, streams: Streams) -> LinearWorld:
-        """Draw theta from the stream "instance" and arms from "arms"."""
         scale = math.sqrt(2) if self.normalised else 1.0
         v, u = self.normals(streams)
         theta = append_entry(normalize_directions(v), 0.5, scale=0.5)  # (S, d)

@@ -1,8 +1,4 @@
-"""Environments with a population of users who each have a model of their own (paper 001).
-
-An action acts on all users, and only a few clients report about it. `OneClientPerRound` shows the same population to
-contextual policies.
-"""
+"""Environments with a population of users, each with an own model (paper 001)."""
 
 from __future__ import annotations
 
@@ -31,10 +27,9 @@ _POINT = 1e-300  # a spread of 0, that can be divided by
 class Population(Environment):
     """Users with linear models theta_u = theta* + xi_u, xi_u ~ N(0, sigma^2 I); the global reward of x is <theta*, x>.
 
-    A client's local reward of x has the mean <theta_u, x> and two values, the ends of [-B, B]: it is bounded by
-    construction, and the sum of n rewards is one binomial number. A client whose mean leaves the range gets its end,
-    and is counted as clipped. Clients are drawn when they are asked, never stored, and never asked twice, so a
-    population may be of any size.
+    A client's local reward of x has the mean <theta_u, x> and two values, the ends of [-B, B], so the sum of n rewards
+    is one binomial number. A client whose mean leaves the range gets its end and is counted as clipped. Clients are
+    drawn when they are queried and never queried twice, so a population may be of any size.
 
     Reference: Li, Zhou and Ji 2024 [001], section II.
 
@@ -47,7 +42,7 @@ class Population(Environment):
     sigma : float
         The standard deviation of a user's model around the global one, per coordinate.
     size : int, optional
-        The number of users; by default as many as are asked.
+        The number of users; unlimited by default.
     arms : array_like, optional
         (K, d) of norm at most 1, the same for every seed; by default uniform directions for every seed.
     theta : array_like, optional
@@ -91,7 +86,6 @@ class Population(Environment):
         return self.reward.high
 
     def begin(self, streams: Streams) -> PopulationWorld:
-        """Draw theta* from the stream "instance" and arms from "arms" where they are not given."""
         seeds, given_theta, given_arms = len(streams.seeds), self.theta, self.arms
         if given_theta is None:
             theta = normalize_directions(streams.normal("instance", (self.dim,)))  # (S, d)
@@ -114,14 +108,12 @@ class PopulationWorld(World):
         self.theta, self.arms = theta, arms  # (S, d), (S, K, d)
 
     def contexts(self, start: int, rounds: int) -> Floats:
-        """Refuse: a contextual policy learns from rewards in [0, 1] of one user at a time."""
         allowed = (
             "phased elimination (DPE and others) for its policy; from Python also OneClientPerRound(population=...)"
         )
         raise InvalidArgument("env", "Population", allowed)
 
     def means(self, contexts: Floats) -> Floats:
-        """Refuse, as `contexts` does."""
         return self.contexts(0, 1)
 
     def global_means(self) -> Floats:
@@ -233,7 +225,6 @@ class OneClientPerRound(Environment):
         super().__post_init__()
 
     def check_rounds(self, rounds: int) -> int:
-        """Refuse more rounds than there are users."""
         size = self.population.size
         if size is not None and size < rounds:
             allowed = f"at least {rounds}, because every round asks a new client"
@@ -241,7 +232,6 @@ class OneClientPerRound(Environment):
         return rounds
 
     def begin(self, streams: Streams) -> OneClientWorld:
-        """Draw the population's worlds."""
         return OneClientWorld(environment=self, streams=streams, worlds=self.population.begin(streams))
 
 
@@ -257,10 +247,8 @@ class OneClientWorld(World):
         self.table = np.clip((1 + local / population.bound) / 2, 0.0, 1.0)  # (S, K)
 
     def contexts(self, start: int, rounds: int) -> Floats:
-        """Return (x, 1)/sqrt 2."""
         ones = np.ones((*self.arms.shape[:-1], 1))
         return np.asarray(np.concatenate([self.arms, ones], axis=-1)[:, None] / np.sqrt(2))
 
     def means(self, contexts: Floats) -> Floats:
-        """Return the mean reward of a fresh client."""
         return self.table[:, None]

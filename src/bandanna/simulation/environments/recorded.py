@@ -1,4 +1,4 @@
-"""Environments made of arrays, functions and tables of people."""
+"""Environments made of arrays, functions and tables."""
 
 from __future__ import annotations
 
@@ -22,14 +22,12 @@ from bandanna.types import Floats, Ints
 class ArrayEnvironment(Environment):
     """Arms and means given as arrays, the same for every seed; only the rewards are random.
 
-    `dim` and `n_arms` follow from the arms. Features of norm above 1 are allowed here; the policy clips and counts
-    them. Two environments are equal if arms, means and law are equal.
+    `dim` and `n_arms` follow from the arms. Two environments are equal if arms, means and law are equal.
 
     Parameters
     ----------
     arms : array_like
-        Feature vectors (K, d), the same in every round; or (T, K, d), one set per round. Without a rounds axis `rounds`
-        is None and the world is fixed, which is fast; with one, a run of more than T rounds is refused.
+        Feature vectors (K, d), the same in every round, which is fast; or (T, K, d), one set for each of T rounds.
     theta : array_like, optional
         (d,): an arm with features x has the mean <x, theta>.
     means : array_like, optional
@@ -91,7 +89,6 @@ class ArrayEnvironment(Environment):
         return hash(self._key())
 
     def begin(self, streams: Streams) -> ArrayWorld:
-        """Return the worlds; nothing is drawn."""
         return ArrayWorld(environment=self, streams=streams)
 
 
@@ -106,7 +103,6 @@ class ArrayWorld(World):
         self.block = slice(0, 1)  # the rounds that were read last
 
     def contexts(self, start: int, rounds: int) -> Floats:
-        """Return the arms, the same for every seed, without a copy."""
         if self.length is not None and start + rounds > self.length:
             allowed = f"at most {self.length}, the rounds of the given arrays"
             raise InvalidArgument("round", start + rounds, allowed)
@@ -114,7 +110,6 @@ class ArrayWorld(World):
         return self._block(self.arms, each=2)
 
     def means(self, contexts: Floats) -> Floats:
-        """Return the means of the rounds that were read last."""
         return self._block(self.table, each=1)
 
     def _block(self, array: Floats, *, each: int) -> Floats:
@@ -129,9 +124,7 @@ class ArrayWorld(World):
 class CallableEnvironment(Environment):
     """Arms and means given as functions, called round by round for every seed: simple, but slow for long runs.
 
-    Both functions must depend on nothing but their arguments; then a seed gives the same world alone and beside others.
-    Other shapes, numbers that are not finite and means outside [0, 1] are refused when they appear. Functions defined
-    at the top level of a module can be sent to other processes, lambdas cannot.
+    Both functions must depend on their arguments only. Lambdas cannot be sent to other processes.
 
     Parameters
     ----------
@@ -167,7 +160,6 @@ class CallableEnvironment(Environment):
                 raise InvalidArgument(name, getattr(self, name), "a function")
 
     def begin(self, streams: Streams) -> CallableWorld:
-        """Make one generator per seed from the stream "contexts"."""
         return CallableWorld(environment=self, streams=streams)
 
 
@@ -179,7 +171,6 @@ class CallableWorld(World):
         self.functions = environment
 
     def contexts(self, start: int, rounds: int) -> Floats:
-        """Call the function once per seed and round."""
         shape = (self.n_arms, self.environment.dim)
         wanted = f"(n_arms, dim) = {shape}"
         features = np.empty((len(self.streams.seeds), rounds, *shape))
@@ -191,7 +182,6 @@ class CallableWorld(World):
         return features
 
     def means(self, contexts: Floats) -> Floats:
-        """Call the function once per seed and round."""
         means = np.empty(contexts.shape[:-1])
         for index in np.ndindex(*contexts.shape[:2]):
             given = self.functions.mean(contexts[index].copy())
@@ -247,9 +237,7 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Table(Environment):
-    """n people with `features` and the `rewards` that each arm would earn from them.
-
-    Labelled data are such a table, with an arm for each label and a reward of 1 for the right one: `from_labels`.
+    """A table with the features of n users and the reward of each arm. `from_labels` makes one of labelled data.
 
     Parameters
     ----------
@@ -259,8 +247,7 @@ class Table(Environment):
     rewards : array_like
         (n, K), in [0, 1].
     resample : bool
-        True: a person is drawn anew in every round, for any number of rounds. False: every seed has an order of its own
-        in which nobody comes twice, of at most n rounds.
+        True: a user is drawn anew in every round. False: every seed has its own order, of at most n rounds.
     reward : RewardLaw
         The law of rewards around those of the table; by default they are exactly those.
 
@@ -301,7 +288,7 @@ class Table(Environment):
 
     @classmethod
     def from_labels(cls, x: ArrayLike, y: Any, *, resample: bool = True) -> Table:
-        """Make a table of features (n, d) and the right arm of each person; arms are the sorted labels."""
+        """Make a table of features (n, d) and the right arm of each user; arms are the sorted labels."""
         labels = np.empty(0)
         with suppress(Exception):  # a foreign object may raise anything, and show what it holds
             labels = np.asarray(y)
@@ -328,14 +315,12 @@ class Table(Environment):
         return hash(self._key())
 
     def check_rounds(self, rounds: int) -> int:
-        """Refuse more rounds than people, unless people are drawn anew."""
         if not self.resample and rounds > self.people:
             allowed = f"at most {self.people:,}, the rows of the table"
             raise InvalidArgument("horizon", rounds, allowed, "Use resample=True for more rounds")
         return rounds
 
     def begin(self, streams: Streams) -> TableWorld:
-        """Draw who comes from the stream "people", one for each round, or "order"."""
         return TableWorld(environment=self, streams=streams)
 
 
@@ -352,7 +337,6 @@ class TableWorld(World):
         self.now: Ints = np.zeros((len(streams.seeds), 0), dtype=np.int64)  # who comes in the rounds read last
 
     def contexts(self, start: int, rounds: int) -> Floats:
-        """Return the features of the people who come, (S, rounds, K, d)."""
         if self.order is None:
             n = len(self.table)
             drawn = (self.streams.uniform("people", (rounds,)) * n).astype(np.int64)
@@ -363,7 +347,6 @@ class TableWorld(World):
         return shown if shown.ndim == 4 else np.repeat(shown[:, :, None, :], self.n_arms, axis=2)
 
     def means(self, contexts: Floats) -> Floats:
-        """Return their rows of the table."""
         return self.table[self.now]
 
 
