@@ -244,23 +244,7 @@ class WeakPrivacyWarning(UserWarning):
 
 
 class LateRewardWarning(UserWarning):
-    """A reward was dropped, because its batch was closed or its decision is in none; given once by each agent.
-
-    grace: of the agent. beside: how many of its decisions are in no batch.
-    """
-
-    def __init__(self, grace: int, beside: int = 0) -> None:
-        self.grace, self.beside = grace, beside
-        late = f"its batch is closed: a complete batch waits for grace = {grace} further decisions, and a larger "
-        late += "bd.Agent(..., grace=) gives rewards more time"
-        none = f"its decision is one of the {beside:,} in no batch, or its batch is closed: the next batch of this "
-        none += "policy follows from what it learns, so users of act_many beyond the running batch, and those during "
-        none += f"grace = {grace}, are in none; decide for at most agent.next_release users in a call"
-        super().__init__(f"a reward was dropped: {none if beside else late}; agent.late counts what was dropped")
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle by the parts."""
-        return type(self), (self.grace, self.beside)
+    """A reward was dropped because its batch had closed, or its decision is in no batch. Given once by each agent."""
 
 
 class FeatureWarning(UserWarning):

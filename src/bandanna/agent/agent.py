@@ -116,7 +116,7 @@ Result = TypeVar("Result")
 def synchronized(
     method: Callable[Concatenate[Agent, Arguments], Result],
 ) -> Callable[Concatenate[Agent, Arguments], Result]:
-    """Run a method in one thread at a time, in the agent's process, after an interrupted call is settled."""
+    """Let one thread at a time run a method, in the agent's process, after an interrupted call is settled."""
 
     @wraps(method)
     def guarded(agent: Agent, /, *args: Arguments.args, **named: Arguments.kwargs) -> Result:
@@ -130,7 +130,7 @@ def synchronized(
 
 
 class Agent:
-    """Run one policy in one process: decide, learn and save. Safe to use from several threads.
+    """Run one policy in one process. Thread-safe.
 
     This process sees every context and reward. The guarantee covers what leaves it: snapshots, recommendations and
     `ledger`.
@@ -138,32 +138,26 @@ class Agent:
     Parameters
     ----------
     policy
-        What to run: `bd.LinUCB(...)`, `bd.make(...)`, or a policy of one's own.
+        The policy to run, for example `bd.LinTS(...)`.
     arms
-        Arms that stay, so that `act()` needs no contexts: names for a policy on `n_arms` arms without features
-        (0, 1, ... by default), or features as `act` takes them.
+        Fixed arms: a list of names, or a mapping from names to features. `act()` then needs no features of arms. A
+        policy that was made without `n_arms` gets as many arms.
     features
-        A public map, `bd.features.Map(...)`. Records - dictionaries, rows of a DataFrame - then stand wherever
-        features do.
+        A `bd.features.Map` that converts records (dictionaries, rows of a DataFrame) to features.
     grace
-        How many further decisions a complete batch waits for late rewards.
+        Number of further decisions for which a full batch still accepts rewards.
     release
-        Who releases a complete batch after its grace: "now": the first call of `act` or `act_many`; "background": a
-        thread from that call on, while decisions go on; "manual": `release_due`.
+        When to release a full batch after its grace: "now" (in the next `act`), "background" (in a thread) or
+        "manual" (in `release_due`).
     test
-        Seeded noise and coins, which protect nobody; needs `seed`.
+        Use seeded noise. Seeded noise protects nobody.
     seed
-        The seed with `test=True`; None without.
+        Seed for `test=True`, None otherwise.
 
     Notes
     -----
-    A batch is complete after as many decisions as the public schedule says. The count of decisions and calls closes it,
-    never who answered. A batch that fills inside a call of `act_many` takes the rewards of that call. A slot without a
-    reward is a report of zeros, noised in full.
-
-    Noise, and the coins that decide between tied arms, come from the operating system. Every release goes through a
-    ledger. Where the policy promises nothing (`bd.none()`, epsilon = infinity) there is no ledger and no journal, and
-    nobody is counted. After an interrupted call the caller does nothing: the next call puts things right.
+    A batch is full after as many decisions as the public schedule says, whoever answers. A decision without a reward
+    counts as a report of zeros with full noise. Each release goes through a ledger; without privacy there is none.
     """
 
     @checked_keywords("bd.Agent")
@@ -192,7 +186,7 @@ class Agent:
         fixed = fixed_arms(policy, arms)
         check_batch_memory(policy)
         self._contexts, self._clipping = ContextReader(policy, fixed, records), ClippingCheck(policy)
-        self._pid, self._late_told, self._saved = os.getpid(), False, False
+        self._pid, self._late_warned, self._saved = os.getpid(), False, False
         grace = validation.integer("grace", grace, least=0)
         self._runner = AgentRunner(policy, arms=fixed, grace=grace, seed=seed, at_once=release == "now")
         self._encoding = make_encoding(type(policy))
@@ -219,39 +213,37 @@ class Agent:
         Parameters
         ----------
         contexts
-            The arms of this user: a mapping from ids to features, an array (arms, d) or a DataFrame; none where the
-            arms stay.
+            Features of each arm: a mapping {arm: features}, an array (arms, d) or a DataFrame. With fixed arms: the
+            features of the user, or nothing.
         user
-            Who it is, where participations are counted. None for policies that ask clients: their action is for
-            everybody.
+            Your id of the user. Pass it to enforce `participations`.
 
         Returns
         -------
         Decision
-            The arm, and the id that `observe` takes.
+            Give it to `observe` together with the reward.
         """
         return self._decide_for_one(self._contexts.one(contexts), user)
 
     def act_many(self, contexts: Any, users: Sequence[str | int | None] | None = None) -> list[Decision]:
-        """Choose an arm for each of several users by one snapshot.
+        """Choose an arm for each of several users, in order.
 
-        Everything is checked before anything is recorded. The call closes the batches that were due before it. A batch
-        that fills inside the call stays open for its rewards, at least until the next call of `act` or `act_many`. The
-        users after it are in the next batches of the schedule. Where the next batch depends on what is learned, they
-        are in none, and their rewards are dropped: there, decide for at most `next_release` users in a call.
+        Everything is checked before anything is recorded. A batch that fills during this call stays open for its
+        rewards until the next call. If the next batch depends on what is learned, later users of the call are in none,
+        and their rewards are dropped: pass at most `next_release` users.
 
         Parameters
         ----------
         contexts
-            An array (users, arms, d) or a list of what `act` takes; where the arms stay, how many users; where users
-            have features and arms have none, an array (users, d).
+            An array (users, arms, d), or a list of contexts as for `act`. With fixed arms: the number of users, or an
+            array (users, d) of their features.
         users
-            Who they are, one for each decision; None where nobody is counted.
+            Ids of the users, one for each decision.
 
         Returns
         -------
         list of Decision
-            One for each user, in the same order.
+            One decision per user.
         """
         sets = self._contexts.many(contexts)
         return self._decide(sets, normalize_users(users, len(sets)), [f"users[{i}]" for i in range(len(sets))])
@@ -295,21 +287,21 @@ class Agent:
         return person
 
     def recommend(self, contexts: Contexts | None = None, *, explore: bool = False) -> Any:
-        """Return the arm that looks best by the newest snapshot. Nothing is recorded, and nothing learned from it.
+        """Return the arm with the highest estimated reward. Nothing is recorded or learned.
 
-        Use it for users who may not take part, or not any more, and after the horizon. It uses released numbers only.
+        Use it after the horizon, or for users who do not take part.
 
         Parameters
         ----------
         contexts
             As for `act`.
         explore
-            Return the arm that `act` would choose, by its exploration and its coins.
+            Return the arm that `act` would choose, exploration included.
 
         Returns
         -------
         object
-            The id of an arm.
+            The name of the arm.
         """
         policy, (ids, features) = self.policy, self._contexts.one(contexts)
         self._check_process()
@@ -327,14 +319,14 @@ class Agent:
 
     @synchronized
     def recruit(self, user: str | int | None = None) -> str | None:
-        """Take a client who answers for all rounds of the running episode.
+        """Add a client, who answers for all rounds of the running episode.
 
-        For policies that play one action for everybody and ask a few (phased elimination); how many is public.
+        For policies that play one action for everybody and query a few clients (phased elimination).
 
         Parameters
         ----------
         user
-            Who it is, where participations are counted.
+            Your id of the user. Pass it to enforce `participations`.
 
         Returns
         -------
@@ -346,21 +338,21 @@ class Agent:
         return None if place is None else runner.ids.issue_client_id(runner.clients.episode, place, runner.session)
 
     def observe(self, decision_id: str | Decision, reward: float, *, client: str | None = None) -> bool:
-        """Record the reward of a decision, once, or a client's reward of its round.
+        """Record the reward of a decision.
 
         Parameters
         ----------
         decision_id
-            What `act` returned, or the id of that.
+            The `Decision`, or its `id`.
         reward
-            A finite number; True and False are 1 and 0. What is outside of the policy's range is clipped.
+            A number in the policy's reward range, usually [0, 1]. Numbers outside are clipped.
         client
-            What `recruit` returned, for policies that ask clients.
+            Only for policies with clients: the id that `recruit` returned.
 
         Returns
         -------
         bool
-            Whether the reward was kept; False: it came too late, and was dropped and counted.
+            True if the reward was recorded. False if its batch had already closed; `late` counts these.
         """
         given = decision_id.id if isinstance(decision_id, Decision) else decision_id
         number = to_reward(reward)
@@ -372,22 +364,19 @@ class Agent:
         return kept
 
     def observe_many(self, decisions: Sequence[str | Decision], rewards: Sequence[float]) -> list[bool]:
-        """Record the rewards of several decisions, one for each.
-
-        Everything is checked before anything is recorded. The call closes no batch: who answers, and when, decides
-        nothing about a release.
+        """Record the rewards of several decisions. Everything is checked before anything is recorded.
 
         Parameters
         ----------
         decisions
-            What `act` or `act_many` returned, or the ids of that; each decision at most once.
+            Decisions or their ids, each at most once.
         rewards
-            As many finite numbers, in the same order.
+            As many numbers, in the same order.
 
         Returns
         -------
         list of bool
-            For each decision whether its reward was kept; False: it came too late, and was dropped and counted.
+            For each decision, whether its reward was recorded, as in `observe`.
         """
         ids = [
             each.id if isinstance(each, Decision) else each
@@ -408,9 +397,15 @@ class Agent:
 
     def _warn_late(self, stacklevel: int) -> None:
         """Warn once that a reward was dropped."""
-        if not self._late_told:
-            self._late_told = True
-            warnings.warn(LateRewardWarning(self._runner.grace, self._runner.beside), stacklevel=stacklevel)
+        if not self._late_warned:
+            self._late_warned = True
+            grace, beside = self._runner.grace, self._runner.beside
+            why = f"its batch had closed (grace = {grace}). Create the agent with a larger grace"
+            if beside:
+                why = f"its batch had closed (grace = {grace}), or its decision is one of {beside:,} in no batch. Call "
+                why += "act_many for at most agent.next_release users"
+            told = LateRewardWarning(f"a reward was dropped because {why}. agent.late counts dropped rewards")
+            warnings.warn(told, stacklevel=stacklevel)
 
     @synchronized
     def _answer(self, decision_id: str, reward: float, client: str | None) -> bool:
@@ -428,12 +423,9 @@ class Agent:
     # Release
 
     def release_due(self) -> bool:
-        """Release what is due, while others may decide. One call at a time does it; others return False.
+        """Release the batches that are due, while other threads decide. Return whether there were any.
 
-        Returns
-        -------
-        bool
-            Whether there was something to release.
+        One call at a time releases; concurrent calls return False.
         """
         return self._release_all(lambda: self._runner.made)
 
@@ -463,21 +455,20 @@ class Agent:
 
     @synchronized
     def warm_start(self, log: Any, *, privacy: Privacy | None = None, ledger: Ledger | None = None) -> None:
-        """Begin with what a `bd.Log` of other people teaches, released once in a private sum; before any decision.
+        """Begin with a private sum over a `bd.Log` of other users; before any decision.
 
-        The people in the log are promised what `agent.policy.start` says. `agent.ledger` is about the agent's users, as
-        before: nobody may be both. The policy knows the noise of the sum, and trusts it as far as that goes.
+        `agent.policy.start` states the guarantee of the users in the log. They must not be users of the agent, whose
+        expenses `agent.ledger` counts.
 
         Parameters
         ----------
         log
             A `bd.Log`.
         privacy
-            A trust model and budget for the people in the log; the policy's own by default.
+            Privacy model and budget of the users in the log; the policy's by default.
         ledger
-            Where the expense of the people in the log is recorded, such as `Ledger(budget, SQLiteStore("log.db"))`.
-            With it the sum is drawn once: after a crash, and for another agent with the same reports, the same one
-            comes back. Without it, every call on a new agent draws anew, and costs these people their budget again.
+            The ledger of the log, such as `Ledger(budget, SQLiteStore("log.db"))`. With it the sum is drawn once, also
+            after a crash. Without it, each call on a new agent draws a new sum and spends the budget again.
         """
         runner = self._runner
         if runner.made or runner.progress.closed or self._saved:
@@ -493,10 +484,7 @@ class Agent:
 
     @synchronized
     def close(self) -> None:
-        """Make no more decisions: release the complete batches without waiting for grace; an incomplete one never is.
-
-        Rewards that come after this are late.
-        """
+        """Stop deciding, and release the full batches without waiting for grace. Later rewards are dropped."""
         runner = self._runner
         runner.close()
         self._clipping.check_reports(runner.progress, stacklevel=4)
@@ -505,35 +493,26 @@ class Agent:
 
     @synchronized
     def save(self, path: str | PathLike[str]) -> None:
-        """Write everything to `path`, whole or not at all, and from now on every release to `path`.journal first.
+        """Save the agent to `path` atomically.
 
-        Both files hold raw data and secrets, and are readable by their owner only.
-
-        Parameters
-        ----------
-        path
-            The file of the save.
+        From then on, each release is first written to `path`.journal, so a crash never repeats one. Keep both files
+        together. They hold raw data and secrets and have mode 0600.
         """
         file, self._saved = validation.path("path", path), True
         save_agent(file, self._runner, self.features)
 
     @classmethod
     def load(cls, path: str | PathLike[str], *, policy: type[Policy[Any]] | None = None, release: str = "now") -> Agent:
-        """Return the agent that was saved at `path`, with what it has released since then, from the journal.
+        """Return the agent that was saved at `path`, with the releases of its journal since then.
 
         Parameters
         ----------
         path
             The file of the save.
         policy
-            The class of a policy of one's own; a save says which it was made with, and is not believed.
+            The class of your own policy, if the agent runs one.
         release
-            As for a new agent: a save does not hold it.
-
-        Returns
-        -------
-        Agent
-            It goes on where the save and the journal end.
+            As for a new agent.
         """
         if policy is not None and not (isinstance(policy, type) and issubclass(policy, Policy)):
             raise InvalidArgument("policy", policy, "a subclass of bd.Policy")
@@ -556,7 +535,7 @@ class Agent:
 
     @property
     def arms(self) -> tuple[Any, ...] | None:
-        """The names of arms that stay, in the policy's order; None where every user brings arms. Public."""
+        """The names of fixed arms, in the policy's order; None without fixed arms. Public."""
         return None if self._runner.arms is None else self._runner.arms.ids
 
     @property
@@ -566,7 +545,7 @@ class Agent:
 
     @property
     def snapshot(self) -> Any:
-        """All that a device needs to decide. Public."""
+        """The newest snapshot: all that a device needs to choose an arm. Public."""
         return self._runner.now.snapshot
 
     @property
@@ -576,28 +555,28 @@ class Agent:
 
     @property
     def next_release(self) -> int | None:
-        """How many decisions the running batch waits for, grace included; None where that is not known. Public."""
+        """Number of decisions until the current batch is released, grace included; None if not known. Public."""
         return self._runner.waiting()
 
     @property
     def clients_wanted(self) -> int:
-        """How many more clients the running episode asks for; 0 where every round has its own user. Public."""
+        """Number of clients that the running episode still needs; 0 for policies without clients. Public."""
         batch = self._runner.now.batch
         return 0 if batch is None or batch.clients is None else batch.clients - len(self._runner.clients)
 
     @property
     def guarantee(self) -> Guarantee:
-        """What the policy promises for all that leaves this process, to whom, against whom. Public."""
+        """The guarantee for everything that leaves this process. Public."""
         return replace(self.policy.guarantee, seeded=self._runner.seed is not None)
 
     @property
     def ledger(self) -> LedgerView | None:
-        """What was released and spent so far, as everybody may see it; None where nothing is promised. Public."""
+        """The releases and expenses so far; None without privacy. Public."""
         return self._view_ledger()
 
     @property
     def budget(self) -> BudgetBalance | None:
-        """`spent`, `remaining` and `total` epsilon of the budget; None where nothing is promised. Public."""
+        """`spent`, `remaining` and `total` epsilon of the budget; None without privacy. Public."""
         view = self._view_ledger()
         return None if view is None else view.balance()
 
@@ -607,17 +586,17 @@ class Agent:
 
     @property
     def decisions(self) -> int:
-        """How many decisions were made. Public."""
+        """Number of decisions. Public."""
         return self._runner.made
 
     @property
     def releases(self) -> int:
-        """How many batches were released. Public."""
+        """Number of released batches. Public."""
         return self._runner.progress.closed
 
     @property
     def release_seconds(self) -> float:
-        """About how long a release takes, by the random numbers that it draws. Public."""
+        """Estimated seconds of a release, from the random numbers that it draws. Public."""
         runner = self._runner
         batch, users = runner.now.batch, 1
         if batch is not None:
@@ -629,24 +608,22 @@ class Agent:
 
     @property
     def mapped(self) -> Report:
-        """How many records were out of range, unknown, missing or clipped, since the agent was made or loaded. Not
-        protected.
-        """
+        """Counts of records out of range, unknown, missing or clipped, in this process. Not protected."""
         return Report() if self._contexts.records is None else self._contexts.records.report
 
     @property
     def late(self) -> int:
-        """How many rewards came after their batch was closed. Not protected."""
+        """Number of rewards that came after their batch had closed. Not protected."""
         return self._runner.late
 
     @property
     def missing(self) -> int:
-        """How many slots were closed without a reward. Not protected."""
+        """Number of decisions whose batch closed without their reward. Not protected."""
         return self._runner.progress.missing
 
     @property
     def clipped(self) -> int:
-        """How many reports in closed batches had features or a reward out of range. Not protected."""
+        """Number of reports in closed batches with features or reward out of range. Not protected."""
         return self._runner.progress.clipped
 
     def __repr__(self) -> str:

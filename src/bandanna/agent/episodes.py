@@ -424,14 +424,19 @@ _LATER = "_later"  # where a decision keeps what computes its probability, until
 
 @dataclass(frozen=True, kw_only=True)
 class Decision:
-    """What the agent decided for one user.
+    """The decision of an agent for one user.
 
-    id           goes back to `observe` with the reward
-    arm          the id of the chosen arm, as in the contexts
-    probability  with which the policy chose the arm, for off-policy evaluation: 1/n where n arms were tied. Where it
-                 takes an integral (LinTS, Thompson) it is computed when it is first read. Until then the decision keeps
-                 the snapshot and the features that it was made from; a copy or a pickle holds the number
-    episode      the batch of the decision, counted from 0: public
+    Parameters
+    ----------
+    id
+        Give it, or the whole decision, to `observe` with the reward.
+    arm
+        The name of the chosen arm, as in the contexts.
+    probability
+        The probability of the arm, for off-policy evaluation; 1/n if n arms were tied. For LinTS and Thompson it is
+        computed when it is first read.
+    episode
+        The batch of the decision, counted from 0. Public.
     """
 
     id: str
@@ -525,18 +530,20 @@ class ReleaseOvertaken(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class AgentProgress:
-    """All that a release changes, as one value: an interrupt finds the old one or the new one, never half of each.
+    """All that a release changes, as one value, so that an interrupt finds the old or the new one.
 
-    It describes the agent before the episode of decision `begin`, of which `asked` queries have been answered.
-
-    state     of the policy. In an episode that public numbers end: the state at its end, once `asked` is positive
-    streams   states of stream protocols
-    source    state of the seeded generator; None for secure noise
-    closed    number of episodes before this one
-    released  number of entries in the ledger
-    reports   number of reports in closed episodes: `missing` of them had no reward, `clipped` were out of range (both
-              are not protected)
-    forgot    by name of `Policy.execution.retained_groups`: rows of episodes before this number are no longer kept
+    Attributes
+    ----------
+    begin, asked, closed
+        The first decision of the running episode, its number of answered queries, and the number of episodes before it.
+    state
+        The policy's state. In an episode that public numbers end: the state at its end, once `asked` is positive.
+    streams, source
+        The states of stream protocols and of the seeded generator (None for secure noise).
+    released, reports, missing, clipped
+        The numbers of ledger entries, and of reports in closed episodes: all, without a reward, out of range.
+    forgot
+        For each name of `Policy.execution.retained_groups`, the first episode whose rows are still kept.
     """
 
     state: Any
@@ -584,18 +591,19 @@ def ledger_arguments(batch: EpisodeSpan, answers: Sequence[QueryAnswer]) -> dict
 
 @dataclass(kw_only=True)
 class EpisodeRelease:
-    """Answer the queries that a policy asks about one episode.
+    """Answer the queries of a policy about one episode.
 
-    An answer that the ledger has is used as it is. Others are drawn, and written by `commit` before they are used.
+    Stored answers of the ledger are used again. Others are drawn, and written by `commit` before they are used.
 
-    state      of the policy before the episode
-    before     progress that the next commit follows upon
-    after      progress with all that was drawn so far
-    played     rows of the episode; `missing` of them have no reward
-    find       returns what the ledger has under a task, batch and group, or None
-    kept_rows  returns the rows that later queries may be about, those of this episode among them
-    position   returns the state of the seeded generator
-    commit     writes answers to the ledger and returns the progress after that; None where there is no ledger
+    Attributes
+    ----------
+    before, after
+        The progress before the next commit, and with everything drawn so far.
+    played, missing
+        The rows of the episode, and how many of them have no reward.
+    find, kept_rows, position, commit
+        Functions that look up the ledger, return kept rows, return the state of the seeded generator, and write answers
+        to the ledger (None without a ledger).
     """
 
     policy: Policy[Any]

@@ -76,21 +76,26 @@ class CurrentEpisode:
 class AgentRunner:
     """Run one policy, one decision at a time. Only this class changes the state of an agent; it writes no files.
 
-    A signal may raise between any two lines. Two things hold then: every decision that was made has a slot, and what
-    the journals hold is released. `settle` derives the rest from that.
+    A signal may raise between any two lines. Then every decision that was made has a slot, and everything in the
+    journals is released; `settle` derives the rest.
 
-    name, secret  identify the agent in its journals; `secret` makes decision ids and hashes of users
-    session       tells the decision ids of this run from those of earlier runs
-    at_once       whether `decide` releases the batches that are due
-    lock          held by whoever reads or changes the state; `releasing` by the one call of `release_due` at work
-    progress      what was released and learned;  `now`: what follows from it
-    filling       the episode of the next decision; None where it depends on what will be learned
-    kept          rows by episode, in order, that later queries may be about
-    made          number of decisions;  `beside`: those of them in no episode;  `before`: those before the newest call
-    late          number of rewards that came too late
-    over          whether the agent was closed
-    known         number of phases whose calibration all journals have
-    settled       False from the first change of a call to its last
+    Attributes
+    ----------
+    name, secret, session
+        The agent's name and key in its journals, and the mark of this run in decision ids.
+    lock, releasing
+        Held while the state is read or changed, and by the one running call of `release_due`.
+    progress, now
+        What was released and learned, and the running episode that follows from it.
+    filling
+        The episode of the next decision; None if it depends on what will be learned.
+    kept
+        Rows by episode, in order, for later queries.
+    made, beside, before, late
+        The numbers of decisions, of those in no episode, of those before the newest call, and of late rewards.
+    at_once, over, settled, known
+        Whether `decide` releases batches, the agent is closed, and no call is halfway; and the number of calibrated
+        phases in all journals.
     """
 
     COUNTERS = "made", "beside", "late", "over"  # that a save holds under these names
