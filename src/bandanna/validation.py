@@ -335,9 +335,9 @@ def check_keys(
     return dict(table)
 
 
-def check_type(where: str, value: Any, wanted: Any) -> Any:
-    """Return the value, if it is of the wanted type; types without a word in `_WORDS` are checked by their owners."""
-    kinds = [kind for kind in typing.get_args(wanted) or (wanted,) if kind is not type(None)]
+def check_type(where: str, value: Any, expected: Any) -> Any:
+    """Return the value, if it is of the expected type; types without a word in `_WORDS` are checked by their owners."""
+    kinds = [kind for kind in typing.get_args(expected) or (expected,) if kind is not type(None)]
     if len(kinds) != 1 or kinds[0] not in _WORDS:
         return value
     kind = kinds[0]

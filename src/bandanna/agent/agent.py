@@ -79,8 +79,8 @@ class BackgroundWorker:
         if failure is not None:
             self.wake()
             known = isinstance(failure, BandannaError | OSError)  # else its text may hold a user's value
-            told = failure if known else ValueSummary.of_failure(failure)
-            raise BandannaError(f"a release in the background has failed: {told}") from failure
+            message = failure if known else ValueSummary.of_failure(failure)
+            raise BandannaError(f"a release in the background has failed: {message}") from failure
 
     def once(self) -> bool:
         """Run the work. Return whether its owner still exists."""
@@ -251,7 +251,7 @@ class Agent:
     @synchronized
     def _decide(self, sets: ArmSets, people: Sequence[Any], names: Sequence[str]) -> list[Decision]:
         runner, users = self._runner, [self._hash_user(*pair) for pair in zip(people, names, strict=True)]
-        if not self._clipping.told:  # before anything is recorded
+        if not self._clipping.warned:  # before anything is recorded
             self._clipping.check_reports(runner.progress, stacklevel=5)
             self._clipping.check_contexts(sets, stacklevel=5)
         if self._background is not None:
@@ -265,7 +265,7 @@ class Agent:
     def _decide_for_one(self, one: tuple[Sequence[Any], Floats], user: Any) -> Decision:
         """Decide for one user: `_decide` in fewer steps."""
         runner, person = self._runner, None if user is None else self._hash_user(user, "user")
-        if not self._clipping.told:
+        if not self._clipping.warned:
             self._clipping.check_reports(runner.progress, stacklevel=5)
             self._clipping.check_contexts([one], stacklevel=5)
         if self._background is not None:
@@ -359,7 +359,7 @@ class Agent:
         kept = self._answer(given, number, client)
         if not kept:
             self._warn_late(stacklevel=3)
-        elif not self._clipping.told:
+        elif not self._clipping.warned:
             self._clipping.check_reward(number, stacklevel=3)
         return kept
 
@@ -404,8 +404,8 @@ class Agent:
             if beside:
                 why = f"its batch had closed (grace = {grace}), or its decision is one of {beside:,} in no batch. Call "
                 why += "act_many for at most agent.next_release users"
-            told = LateRewardWarning(f"a reward was dropped because {why}. agent.late counts dropped rewards")
-            warnings.warn(told, stacklevel=stacklevel)
+            message = LateRewardWarning(f"a reward was dropped because {why}. agent.late counts dropped rewards")
+            warnings.warn(message, stacklevel=stacklevel)
 
     @synchronized
     def _answer(self, decision_id: str, reward: float, client: str | None) -> bool:

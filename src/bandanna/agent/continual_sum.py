@@ -527,8 +527,8 @@ class ContinualSum:
 
     def __repr__(self) -> str:
         """Say how many users were counted, and how."""
-        told = f"{self.users} of {self.horizon} users counted, each with a {self._kind.noun}"
-        return f"<ContinualSum: {told}, privacy {self.privacy.model}>"
+        progress = f"{self.users} of {self.horizon} users counted, each with a {self._kind.noun}"
+        return f"<ContinualSum: {progress}, privacy {self.privacy.model}>"
 
     def update(self, value: ArrayLike, user: str | int | None = None) -> Any:
         """Count one more user, and return the estimate of the running sum. A refused value changes nothing.

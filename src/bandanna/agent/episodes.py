@@ -144,13 +144,13 @@ class OpenSlots:
         if held := [place for place, slot in enumerate(slots) if slot is not None]:
             arms[held] = [slot.arm for slot in slots if slot is not None]
             groups[held] = [max(slot.group, 0) for slot in slots if slot is not None]
-        if told := [place for place, slot in enumerate(slots) if slot is not None and slot.reward is not None]:
+        if filled := [place for place, slot in enumerate(slots) if slot is not None and slot.reward is not None]:
             answers = [slot for slot in slots if slot is not None and slot.reward is not None]
-            features[told] = np.concatenate([slot.features for slot in answers]).reshape(len(told), self._dim)
-            rewards[told] = [slot.reward for slot in answers]
-            answered[told] = True
+            features[filled] = np.concatenate([slot.features for slot in answers]).reshape(len(filled), self._dim)
+            rewards[filled] = [slot.reward for slot in answers]
+            answered[filled] = True
         rows = PlayedRounds(rewards=rewards, features=features, arms=arms, groups=groups if grouped else None)
-        missing = users - len(told)
+        missing = users - len(filled)
         return (replace(rows, answered=answered) if missing else rows), missing
 
     def members(self, batch: EpisodeSpan, arm: int | None = None) -> list[str]:

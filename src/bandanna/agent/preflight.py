@@ -219,11 +219,11 @@ class ClippingCheck:
 
     The counts are not protected. `stacklevel` is that of a warning in the method that is called.
 
-    told  whether there was a warning
+    warned  whether there was a warning
     """
 
     def __init__(self, policy: Policy[Any]) -> None:
-        self.told = False
+        self.warned = False
         self._policy = policy if isinstance(policy, RunningSumPolicy) else None
         self._seen, self._out = {"features": 0, "rewards": 0}, {"features": 0, "rewards": 0}
         self._features: list[Floats] = []  # not looked at yet
@@ -232,13 +232,13 @@ class ClippingCheck:
     def check_reports(self, progress: AgentProgress, stacklevel: int) -> None:
         """Look at the reports with a reward in closed batches."""
         clipped, count = progress.clipped, progress.reports - progress.missing
-        if clipped and not self.told and (warning := ClippingWarning.of(clipped, count)):
-            self.told = True
+        if clipped and not self.warned and (warning := ClippingWarning.of(clipped, count)):
+            self.warned = True
             warnings.warn(warning, stacklevel=stacklevel)
 
     def check_contexts(self, sets: ArmSets, stacklevel: int) -> None:
         """Look at the features of these users, one arm of each."""
-        if self._policy is None or self.told or self._seen["features"] >= _ENOUGH:
+        if self._policy is None or self.warned or self._seen["features"] >= _ENOUGH:
             return
         self._features += [features[0] for _, features in sets[:_ENOUGH]]
         if len(self._features) < _FEW:
@@ -250,7 +250,7 @@ class ClippingCheck:
 
     def check_reward(self, reward: float, stacklevel: int) -> None:
         """Look at one more reward."""
-        if self._policy is None or self.told or self._seen["rewards"] >= _ENOUGH:
+        if self._policy is None or self.warned or self._seen["rewards"] >= _ENOUGH:
             return
         self._rewards.append(reward)
         if len(self._rewards) < _FEW:
@@ -264,7 +264,7 @@ class ClippingCheck:
         self._out[what] += out
         if self._seen[what] < _FEW or 2 * self._out[what] <= self._seen[what]:
             return
-        self.told = True
+        self.warned = True
         bounds = "vectors of norm at most 1" if what == "features" else "numbers in [0, 1]"
         warning = ClippingWarning(
             f"{self._out[what]} of the first {self._seen[what]} {what} are out of range and will be clipped. Scale "
@@ -351,7 +351,7 @@ class RecordMapper:
 
     def __init__(self, features: Map, policy: Policy[Any]) -> None:
         check_map(features, policy)
-        self.map, self.report, self._told = features, Report(), False
+        self.map, self.report, self._warned = features, Report(), False
 
     def of_user(self, record: Any) -> Floats:
         """Return the features of one user, (d,), of a dictionary or a table with one row."""
@@ -378,9 +378,9 @@ class RecordMapper:
     def _mapped(self, records: Any) -> Floats:
         mapped = self.map.mapped(records)
         self.report += mapped.report
-        if not self._told and (said := self.report.warning()):
-            self._told = True
-            warnings.warn(said, stacklevel=_OUTSIDE)
+        if not self._warned and (warning := self.report.warning()):
+            self._warned = True
+            warnings.warn(warning, stacklevel=_OUTSIDE)
         return mapped.values
 
 
@@ -388,14 +388,14 @@ def check_map(features: Any, policy: Policy[Any], name: str = "features") -> Non
     """Refuse a map whose vectors are not what the policy takes."""
     if not isinstance(features, Map):
         raise InvalidArgument(name, ValueSummary.of(features), "a map, as bd.features.Map(...) makes")
-    wanted, own = count_features(policy), getattr(policy, "n_arms", None) is not None
+    expected, own = count_features(policy), getattr(policy, "n_arms", None) is not None
     constant = bool(getattr(policy, "intercept", False)) and not own
     if features.intercept != constant and (constant or own):
         allowed = f"a map {'with' if constant else 'without'} Intercept()"
         hint = "The policy has intercept=True" if constant else "The policy adds the constant itself"
         raise InvalidArgument(name, ValueSummary(f"one {'without' if constant else 'with'} it"), allowed, hint)
-    if features.dim != wanted:
-        allowed = f"a map to {wanted} features, as many as the policy takes"
+    if features.dim != expected:
+        allowed = f"a map to {expected} features, as many as the policy takes"
         raise InvalidArgument(name, ValueSummary(f"a map to {features.dim}"), allowed)
 
 

@@ -236,11 +236,13 @@ class AgentRunner:
     def decide_one(self, one: tuple[Sequence[Any], Floats], user: str | None) -> Decision:
         """Decide for one user: `decide` in fewer steps."""
         self._room_for(1)
-        seen = self.policy.clip_features(one[1][None])
+        clipped = self.policy.clip_features(one[1][None])
         self._admit((user,), ("user",))
         self.settled = False
         batch = self._running()
-        (chosen,) = choose_same_arm_count(self.policy, self.now.snapshot, batch, seen, number=self.made, seed=self.seed)
+        (chosen,) = choose_same_arm_count(
+            self.policy, self.now.snapshot, batch, clipped, number=self.made, seed=self.seed
+        )
         decision = self._record(one, user, chosen)
         self.settled = True
         return decision
@@ -253,22 +255,22 @@ class AgentRunner:
         self._room_for(len(users))
         if not users:
             return []
-        seen = self._seen(sets)
+        clipped = self._clip_features(sets)
         self._admit(users, names)
         self.settled = False
         batch = self._running()
-        chosen = choose_arms(self.policy, self.now.snapshot, batch, seen, number=self.made, seed=self.seed)
+        chosen = choose_arms(self.policy, self.now.snapshot, batch, clipped, number=self.made, seed=self.seed)
         decisions = list(map(self._record, sets, users, chosen))
         self.settled = True
         return decisions
 
-    def _seen(self, sets: ArmSets) -> list[Floats]:
+    def _clip_features(self, sets: ArmSets) -> list[Floats]:
         """Return the features as the policy takes them, (1, K, d) for each user."""
-        seen: list[Floats] = []
+        clipped: list[Floats] = []
         for place, (_, features) in enumerate(sets):
             again = place > 0 and features is sets[place - 1][1]  # arms that stay
-            seen.append(seen[-1] if again else self.policy.clip_features(features[None]))
-        return seen
+            clipped.append(clipped[-1] if again else self.policy.clip_features(features[None]))
+        return clipped
 
     def _running(self) -> EpisodeSpan:
         """Release what was due before this call, and return the episode of the snapshot in force."""

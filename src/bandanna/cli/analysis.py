@@ -177,9 +177,9 @@ def audit(
                 trials=many, seed=seed, jobs=jobs, executor=executor, scheduler=scheduler, progress=bar
             )
         elif is_task(target):
-            said = {"--epsilon": epsilon, "--delta": delta, "--trust": trust, "--plot": plot}
+            own = {"--epsilon": epsilon, "--delta": delta, "--trust": trust, "--plot": plot}
             _refuse_options(
-                said | {"--view": _none_if_default(view, "releases")}, "left out: a task says what it promises"
+                own | {"--view": _none_if_default(view, "releases")}, "left out: a task says what it promises"
             )
             workers = {"--jobs": jobs, "--executor": executor, "--scheduler": scheduler}
             _refuse_options(workers, "left out for a running task")

@@ -99,11 +99,11 @@ def join(
     task = Task.read(draft)
     if (folder / f"{role}.secret.json").exists():
         raise BandannaError(f"{folder} already holds {role}.secret.json. Choose another directory, or remove the file")
-    secrets, said = joined(task, role, operator)
+    secrets, join_file = joined(task, role, operator)
     _print_task(task)  # before anything is written: a draft that does not keep what it promises has no page
     folder.mkdir(parents=True, exist_ok=True)
     secrets.write(folder)
-    public = said.write(folder)
+    public = join_file.write(folder)
     typer.echo(f"\nWritten to {folder}: {role}.secret.json, for this machine alone, and {public.name}, for everybody.")
     typer.echo(f"Next: send {public.name} to the person who runs bandanna task seal {draft} ROLE.join.json ...")
 
@@ -200,7 +200,7 @@ def export(
     folder = check_folder("--out", out)
     with ProgressBar("publications", shown=not as_json) as bar:
         made = fetch(task, folder, progress=lambda done, total: bar(done, total, "downloading"))
-    told = {
+    facts = {
         "task": made.task.id,
         "publications": made.newest.number + 1,
         "new": made.fresh,
@@ -209,11 +209,11 @@ def export(
         "chain": made.newest.chain,
     }
     if as_json:
-        typer.echo(json.dumps(told, allow_nan=False))
+        typer.echo(json.dumps(facts, allow_nan=False))
         return
-    count = _format_count(told["publications"], "publication")
-    typer.echo(f"{folder}: {count}, {told['new']:,} of them new; all signatures and the chain are valid.")
-    typer.echo(f"The newest has chain {told['chain']}; the task is {told['status']}.")
+    count = _format_count(facts["publications"], "publication")
+    typer.echo(f"{folder}: {count}, {facts['new']:,} of them new; all signatures and the chain are valid.")
+    typer.echo(f"The newest has chain {facts['chain']}; the task is {facts['status']}.")
 
 
 def _print_json(shown: Task, more: dict[str, Any] | None = None) -> None:
@@ -227,17 +227,17 @@ def _print_task(shown: Task) -> None:
 
     from bandanna.deployment.task.description import task_facts
 
-    said, width = task_facts(shown), Console().width
-    typer.echo(f"{said['title']}\ntask {said['id']}")
+    facts, width = task_facts(shown), Console().width
+    typer.echo(f"{facts['title']}\ntask {facts['id']}")
     sizes = (
-        f"{_format_count(said['horizon'], 'round')}, {_format_count(said['first batch'], 'user')} in the first batch"
+        f"{_format_count(facts['horizon'], 'round')}, {_format_count(facts['first batch'], 'user')} in the first batch"
     )
-    typer.echo(f"{said['algorithm']}, {sizes}")
-    typer.echo(f"\n{_wrap_text(said['promise'], width)}\n")
-    print_texts(("role", "sees", "left against it"), [tuple(row.values()) for row in said["sight"]])
-    typer.echo(_wrap_text(f"Clients: {', '.join(said['clients'])}.", width))
-    typer.echo(_wrap_text(said["expectation"], width))
-    for note in said["notes"]:
+    typer.echo(f"{facts['algorithm']}, {sizes}")
+    typer.echo(f"\n{_wrap_text(facts['promise'], width)}\n")
+    print_texts(("role", "sees", "left against it"), [tuple(row.values()) for row in facts["sight"]])
+    typer.echo(_wrap_text(f"Clients: {', '.join(facts['clients'])}.", width))
+    typer.echo(_wrap_text(facts["expectation"], width))
+    for note in facts["notes"]:
         typer.echo(_wrap_text(f"note: {note}", width))
 
 
@@ -373,11 +373,11 @@ def simulate_clients(
             concurrency=concurrency, dropout=dropout, progress=lambda done: bar(done, rounds, "simulating"),
         )  # fmt: skip
         crowd.run()
-    told = summarize_users(crowd)
+    facts = summarize_users(crowd)
     if as_json:
-        typer.echo(json.dumps(told))
+        typer.echo(json.dumps(facts))
         return
-    for name, value in told.items():
+    for name, value in facts.items():
         typer.echo(f"{name:28} {value}")
     if missing := describe_missing_users(crowd.account):
         typer.echo(missing)
@@ -454,41 +454,41 @@ def demo_deployed(
 
     with tempfile.TemporaryDirectory(prefix="bandanna-demo-") as place, ProgressBar("users", shown=not as_json) as bar:
         folder = Path(place) if out is None else check_folder("--out", out)
-        told = run_demo(
+        facts = run_demo(
             folder, users=users, mixers=mixers, seed=seed, progress=lambda done: bar(done, users, "simulating")
         )
     if as_json:
-        typer.echo(json.dumps(told, allow_nan=False))
+        typer.echo(json.dumps(facts, allow_nan=False))
         return
-    _print_demo(told)
+    _print_demo(facts)
     if out is not None:
         typer.echo(f"Everything is in {out}: look with sqlite3, or read the logs.")
     typer.echo("Next: docs/how-to/deploy.md, or bandanna task create")
 
 
-def _print_demo(told: dict[str, Any]) -> None:
+def _print_demo(facts: dict[str, Any]) -> None:
     from rich.console import Console
 
     width = Console().width
-    crowd, ledger, seconds = told["crowd"], told["ledger"], told["seconds"]
-    typer.echo(f"{told['title']}: {', '.join(told['processes'])}, each a process with a database of its own")
+    crowd, ledger, seconds = facts["crowd"], facts["ledger"], facts["seconds"]
+    typer.echo(f"{facts['title']}: {', '.join(facts['processes'])}, each a process with a database of its own")
     typer.echo(
         f"task made in {seconds['created']:.1f} s, roles up in {seconds['started']:.1f} s,"
         f" {crowd['users']:,} users in {crowd['seconds']:.1f} s\n"
     )
     typer.echo(f"regret {crowd['regret']:.0f}; random play loses {crowd['regret of random play']:.0f}", nl=False)
     typer.echo(f" ({crowd['reports acknowledged']:,} reports, {crowd['publications']} releases)")
-    typer.echo(_wrap_text(told["promise"], width))
+    typer.echo(_wrap_text(facts["promise"], width))
     typer.echo(f"\nledger: epsilon = {ledger['spent']:.4f} of {ledger['budget']} spent per user, at most")
     for entry in ledger["entries"]:
         typer.echo(f"  batch {entry['batch']}: {entry['event']}")
     typer.echo("\nwhat each role saw, in its database: rows at most -> rows at the end")
     rows = [
         (each["role"], each["sees"], f"{each['requests']:,}", f"{each['bytes']:,}", _format_tables(each["tables"]))
-        for each in told["saw"]
+        for each in facts["saw"]
     ]
     print_texts(("role", "sees", "requests", "bytes", "rows of its tables"), rows)
-    gone = next(each for each in told["saw"] if each["role"] == told["collector"])
+    gone = next(each for each in facts["saw"] if each["role"] == facts["collector"])
     most, end = gone["tables"]["reports"]
     typer.echo(f"Reports of people in the {gone['role']}'s database: {most:,} at most, {end:,} at the end.")
 

@@ -91,9 +91,9 @@ def _print_error(words: str) -> None:
 
 def _usage(error: Any) -> str:
     """Return Click's usage error on one line, with the --help that explains it."""
-    said = "".join(each if each.isprintable() else " " for each in error.format_message())
-    path = _asked()[1] if error.ctx is None else _path(error.ctx)
-    return f"{' '.join(said.split()).rstrip('.')} ({path} --help)"
+    text = "".join(each if each.isprintable() else " " for each in error.format_message())
+    path = _find_command()[1] if error.ctx is None else _path(error.ctx)
+    return f"{' '.join(text.split()).rstrip('.')} ({path} --help)"
 
 
 def _path(context: Any) -> str:
@@ -101,14 +101,14 @@ def _path(context: Any) -> str:
     return "bandanna" if context.parent is None else f"{_path(context.parent)} {context.info_name}"
 
 
-def _asked() -> tuple[Any, str]:
-    """Return the command that was asked for, and its full name."""
-    asked: Any = command()
+def _find_command() -> tuple[Any, str]:
+    """Return the command that was found for, and its full name."""
+    found: Any = command()
     path = "bandanna"
     for word in sys.argv[1:]:
-        if word in getattr(asked, "commands", {}):
-            asked, path = asked.commands[word], f"{path} {word}"
-    return asked, path
+        if word in getattr(found, "commands", {}):
+            found, path = found.commands[word], f"{path} {word}"
+    return found, path
 
 
 def _error_words(error: Exception) -> str:
@@ -140,7 +140,7 @@ def _option_of_error(error: InvalidArgument) -> str:
     """
     given = {each.partition("=")[0] for each in sys.argv[1:]}
     argument = error.argument.removeprefix("log.")  # what a log is read with
-    parameters = _asked()[0].params
+    parameters = _find_command()[0].params
     for name in (argument, argument.removeprefix("n_"), argument.removesuffix("s")):
         for each in parameters:
             option = next((opt for opt in each.opts if opt.startswith("--")), "")

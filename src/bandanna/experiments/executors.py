@@ -393,10 +393,10 @@ def _describe_versions() -> dict[str, str]:
     return {name: version(name) for name in ("bandanna", "numpy", "scipy")}
 
 
-def _run_in_worker(function: Callable[..., Value], arguments: Mapping[str, Any], wanted: Mapping[str, str]) -> Value:
+def _run_in_worker(function: Callable[..., Value], arguments: Mapping[str, Any], versions: Mapping[str, str]) -> Value:
     """Check the versions and call the function, in a worker."""
-    if (here := _describe_versions()) != wanted:
-        raise BandannaError(f"a Dask worker has {here}, this program has {wanted}, and numbers could differ")
+    if (here := _describe_versions()) != versions:
+        raise BandannaError(f"a Dask worker has {here}, this program has {versions}, and numbers could differ")
     threads = {name: os.environ.get(name) for name in THREAD_VARIABLES[:2]}
     if set(threads.values()) != {"1"}:
         raise BandannaError(f"a Dask worker has {threads}. Start it with 1 for each, because numbers could differ")

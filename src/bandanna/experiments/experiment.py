@@ -102,8 +102,8 @@ def check_environment(table: Any, horizon: int) -> dict[str, Any]:
     types = typing.get_type_hints(kind)
     known = {f.name: types[f.name] for f in fields(kind) if f.init}
     needed = [name for name, p in inspect.signature(kind).parameters.items() if p.default is p.empty]
-    told = {"horizon": horizon} if "horizon" in known else {}
-    given = check_keys({**told, **table}, "environment", ("name", *known), needed=needed)
+    preset = {"horizon": horizon} if "horizon" in known else {}
+    given = check_keys({**preset, **table}, "environment", ("name", *known), needed=needed)
     for name, value in given.items():
         check_type(f"environment.{name}", value, str if name == "name" else known[name])
     return given

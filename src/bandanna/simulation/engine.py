@@ -157,7 +157,7 @@ def sweep(
     validation.instance("policy", policy, Policy, "a policy such as bd.LinTS(...) or bd.make(...)")
     makers = _label_makers(privacy)
     budgets = _list_numbers("epsilon", epsilon)
-    results, asked = {}, {}
+    results, requested = {}, {}
     for name, maker in makers.items():
         for number in budgets:
             label = f"{name}, epsilon = {float(validation.epsilon(number)):g}"
@@ -167,10 +167,10 @@ def sweep(
             results[label] = _simulate_policy(
                 private, env, n_seeds=n_seeds, seed=seed, path=path, checkpoints=checkpoints, horizon=horizon
             )
-            asked[label] = {"asked_epsilon": float(number)}
+            requested[label] = {"asked_epsilon": float(number)}
     if not results:
         raise InvalidArgument("epsilon", epsilon, "at least one number")
-    return ResultSet(results, asked)
+    return ResultSet(results, requested)
 
 
 def _list_numbers(argument: str, given: Any) -> Sequence[Any]:
@@ -216,9 +216,9 @@ def _simulate_policy(
     validation.instance("env", env, Environment, "an environment such as bd.environments.LinearContextual(...)")
     policy = policy.with_arms(env.n_arms)
     for size in ("n_arms", "dim"):  # finite-armed policies count arms, linear ones features, some both
-        wanted = getattr(policy, size, None)
-        if wanted is not None and getattr(env, size) != wanted:
-            raise InvalidArgument(f"env.{size}", getattr(env, size), f"{wanted}, the policy's {size}")
+        expected = getattr(policy, size, None)
+        if expected is not None and getattr(env, size) != expected:
+            raise InvalidArgument(f"env.{size}", getattr(env, size), f"{expected}, the policy's {size}")
     validation.one_of("path", path, ("law", "messages"))
     rounds = env.check_rounds(_resolve_horizon(policy, horizon))
     began = time.perf_counter()
@@ -230,8 +230,8 @@ def _simulate_policy(
     run = play(policy, world, tally, rounds, path=path)
     counts = dict(run.counts)
     repairs = counts.pop("repairs", np.zeros(n_seeds, dtype=np.int64)) if run.repairs is None else run.repairs
-    if run.reports is not None and (said := ClippingWarning.of(int(np.sum(run.clipped)), run.reports * n_seeds)):
-        warnings.warn(said, stacklevel=4)
+    if run.reports is not None and (warning := ClippingWarning.of(int(np.sum(run.clipped)), run.reports * n_seeds)):
+        warnings.warn(warning, stacklevel=4)
     return Result(
         checkpoints=tally.checkpoints,
         regret=tally.regret,

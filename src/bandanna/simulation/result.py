@@ -397,10 +397,10 @@ def _to_columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
     return {name: [row[name] for row in rows] for name in rows[0]}
 
 
-def checkpoints_for(horizon: int, wanted: int) -> Ints:
-    """Return up to `wanted` evenly spaced rounds, the horizon among them."""
-    wanted = validation.integer("checkpoints", wanted)
-    return np.unique(np.ceil(np.linspace(0, horizon, min(wanted, horizon) + 1)[1:]).astype(np.int64))
+def checkpoints_for(horizon: int, count: int) -> Ints:
+    """Return up to `count` evenly spaced rounds, the horizon among them."""
+    count = validation.integer("checkpoints", count)
+    return np.unique(np.ceil(np.linspace(0, horizon, min(count, horizon) + 1)[1:]).astype(np.int64))
 
 
 def _is_equal(one: Any, other: Any) -> bool:

@@ -146,9 +146,9 @@ class ClippedGaussian(Levels):
 
     def centre(self, means: Floats) -> Floats:
         """Return the c whose clipped reward has this mean, up to parts in 10^13."""
-        wanted = self.checked(means)
+        target = self.checked(means)
         first, width, cubics = self._cells
-        t = (wanted - first) / width
+        t = (target - first) / width
         cell = t.astype(np.int64)
         outside = (t < 0) | (t >= len(cubics))
         if np.any(outside):
@@ -157,7 +157,7 @@ class ClippedGaussian(Levels):
         a = cubics.take(cell, axis=0)  # (..., 4)
         c = a[..., 0] + t * (a[..., 1] + t * (a[..., 2] + t * a[..., 3]))
         if np.any(outside):
-            c[outside] = self._solved(wanted[outside])
+            c[outside] = self._solved(target[outside])
         return np.asarray(c)
 
     @cached_property
@@ -171,15 +171,15 @@ class ClippedGaussian(Levels):
         cubics = np.stack([c[:-1], begin, 3 * rise - 2 * begin - end, begin + end - 2 * rise], axis=1)
         return float(means[0]), float(width), cubics
 
-    def _solved(self, wanted: Floats) -> Floats:
+    def _solved(self, target: Floats) -> Floats:
         """Return the centres of means in the range by a table and Newton steps."""
         centres, table = self._table
-        c = np.interp(wanted, table, centres)
+        c = np.interp(target, table, centres)
         for _ in range(3):
             u, v = (c - self.low) / self.std, (c - self.high) / self.std
             over, under = special.ndtr(u), special.ndtr(v)
             found = self.low + self._excess(c - self.low, u, over) - self._excess(c - self.high, v, under)
-            move = (wanted - found) / np.maximum(over - under, 1e-12)
+            move = (target - found) / np.maximum(over - under, 1e-12)
             c = np.clip(c + np.clip(move, -self.std, self.std), centres[0], centres[-1])
         return c
 

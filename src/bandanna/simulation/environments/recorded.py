@@ -172,22 +172,22 @@ class CallableWorld(World):
 
     def contexts(self, start: int, rounds: int) -> Floats:
         shape = (self.n_arms, self.environment.dim)
-        wanted = f"(n_arms, dim) = {shape}"
+        expected = f"(n_arms, dim) = {shape}"
         features = np.empty((len(self.streams.seeds), rounds, *shape))
         for rng, own in zip(self.streams.generators("contexts"), features, strict=True):
             for t in range(rounds):
                 given = self.functions.contexts(start + t, rng)
                 name = f"contexts({start + t}, rng)"
-                own[t] = _checked_copy(name, given, wanted, ndims=(2,), tail=shape, error=InvalidStatistic)
+                own[t] = _checked_copy(name, given, expected, ndims=(2,), tail=shape, error=InvalidStatistic)
         return features
 
     def means(self, contexts: Floats) -> Floats:
         means = np.empty(contexts.shape[:-1])
         for index in np.ndindex(*contexts.shape[:2]):
             given = self.functions.mean(contexts[index].copy())
-            wanted = f"(n_arms,) = ({self.n_arms},)"
+            expected = f"(n_arms,) = ({self.n_arms},)"
             row = _checked_copy(
-                "mean(features)", given, wanted, ndims=(1,), tail=(self.n_arms,), error=InvalidStatistic
+                "mean(features)", given, expected, ndims=(1,), tail=(self.n_arms,), error=InvalidStatistic
             )
             means[index] = _check_unit_means("mean(features)", row, InvalidStatistic)
         return means
@@ -196,7 +196,7 @@ class CallableWorld(World):
 def _checked_copy(
     argument: str,
     value: Any,
-    wanted: str,
+    expected: str,
     *,
     ndims: tuple[int, ...],
     tail: tuple[int, ...] = (),
@@ -204,11 +204,11 @@ def _checked_copy(
 ) -> Floats:
     """Return a read-only copy after checking that entries are finite and axes are as `ndims` and `tail` say."""
     try:
-        array = read_real_array(argument, value, f"an array of numbers of shape {wanted}").copy()
+        array = read_real_array(argument, value, f"an array of numbers of shape {expected}").copy()
     except InvalidStatistic as refused:
         raise error(refused.argument, refused.value, refused.allowed) from None
     if array.ndim not in ndims or 0 in array.shape or array.shape[len(array.shape) - len(tail) :] != tail:
-        raise error(f"{argument}: shape", ValueSummary(array.shape), wanted)
+        raise error(f"{argument}: shape", ValueSummary(array.shape), expected)
     _refuse_entry(argument, array, ~np.isfinite(array), "a finite number", error)
     array.setflags(write=False)
     return array

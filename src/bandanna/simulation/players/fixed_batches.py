@@ -122,7 +122,7 @@ class FixedArmsPlayer:
         """Yield the reports of all users with the clips since `before`."""
         for places in users:
             rewards = self._rewards(places, tally)
-            values = self._reports(places, self._told(rewards, 1) if self.binary else rewards)
+            values = self._reports(places, self._centred(rewards, 1) if self.binary else rewards)
             yield policy._domain.sealed(values, clipped=self.clipped - before)
             before = self.clipped.copy()
 
@@ -215,7 +215,7 @@ class FixedArmsPlayer:
         self.clipped += np.count_nonzero(moved | self.clips[users], axis=1)
         return rewards if self.binary else inside
 
-    def _told(self, ones: Floats, counts: Ints | int) -> Floats:
+    def _centred(self, ones: Floats, counts: Ints | int) -> Floats:
         """Return the sum of the reported values of so many rewards of 0 or 1."""
         return np.asarray(self.none * counts + (self.one - self.none) * ones)
 
@@ -252,8 +252,8 @@ class FixedArmsPlayer:
             if playing == size:
                 for group in groups:
                     reports = self._packed(group.places)
-                    told = self._told(group.rewards, group.counts) if self.binary else group.rewards
-                    vector += reports[:, : self.lead] * told[:, None]
+                    centred = self._centred(group.rewards, group.counts) if self.binary else group.rewards
+                    vector += reports[:, : self.lead] * centred[:, None]
                     gram += reports[:, self.lead :] * group.counts[:, None]
                 released = total + next(noise)
                 batches += 1

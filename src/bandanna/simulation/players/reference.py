@@ -248,12 +248,12 @@ class ReferenceRun:
         whole, arms = users == len(arms), arms[:users]
         if episode.clients is not None:  # they answer when all has been played, and never if the end comes before
             self._note(means, arms, self._of(means, arms))
-            told = (
+            reported = (
                 draw_client_averages(self.world, means[0], episode, each=self.each)
                 if whole
                 else np.zeros((0, len(episode.arms)))
             )
-            return PlayedRounds(rewards=told)
+            return PlayedRounds(rewards=reported)
         features = np.take_along_axis(contexts, arms[:, None, None], axis=1)[:, 0]
         return PlayedRounds(rewards=self._draw_rewards(means, arms), features=features, arms=arms)
 

@@ -78,8 +78,8 @@ def play_until_stopped(policy: Any, world: World, tally: Tally, rounds: int, *, 
         while own.played < rounds:
             contexts, means = own.look(min(most, rounds - own.played, max(16, own.played // _SHARE)))
             while len(contexts):
-                seen = contexts[:1] if same else contexts
-                actions = policy.act(policy.publish(state), seen, answers.coins).actions
+                shown = contexts[:1] if same else contexts
+                actions = policy.act(policy.publish(state), shown, answers.coins).actions
                 actions = np.broadcast_to(actions, len(contexts))
                 features = contexts[np.arange(len(actions)), actions]
                 cut = policy.stopping_round(state, features)
@@ -108,13 +108,13 @@ class _StoppingRun:
     """One seed's world, read in order; regret and rewards go to its row of the tally."""
 
     def __init__(self, world: World, tally: Tally, place: int) -> None:
-        self.world, self.tally, self.place, self.played, self._seen = world, tally, place, 0, 0
+        self.world, self.tally, self.place, self.played, self._read_rounds = world, tally, place, 0, 0
 
     def look(self, rounds: int) -> tuple[Floats, Floats]:
         """Return contexts (rounds, K, d) and true means (rounds, K) of the next rounds."""
-        contexts = self.world.contexts(self._seen, rounds)
+        contexts = self.world.contexts(self._read_rounds, rounds)
         means = self.world.means(contexts)
-        self._seen += rounds
+        self._read_rounds += rounds
         k, d = contexts.shape[2:]
         return np.broadcast_to(contexts[0], (rounds, k, d)), np.broadcast_to(means[0], (rounds, k))
 
@@ -231,11 +231,11 @@ def play_glm_rounds(policy: Any, world: World, tally: Tally, rounds: int, *, pat
         chunk = read_all_arms(world, span, policy)
         actions = np.empty((tally.n_seeds, len(span)), dtype=np.int64)
         for t in range(len(span)):
-            seen = chunk.contexts[:, t : t + 1]
-            chosen = policy.act(policy.publish(state), seen, coins).actions
+            shown = chunk.contexts[:, t : t + 1]
+            chosen = policy.act(policy.publish(state), shown, coins).actions
             arms = actions[:, t] = chosen[:, 0]
             row = PlayedRounds(
-                features=seen[everyone, 0, arms][:, None], rewards=chunk.outcomes[everyone, t, arms][:, None]
+                features=shown[everyone, 0, arms][:, None], rewards=chunk.outcomes[everyone, t, arms][:, None]
             )
             done += 1
             if policy.execution.retained_groups:

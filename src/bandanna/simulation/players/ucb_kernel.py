@@ -131,7 +131,7 @@ class UCBKernelRun:
         seeds, dim = tally.n_seeds, policy._domain.dim
         self.repairs, self.clipped = np.zeros(seeds, dtype=np.int64), np.zeros(seeds, dtype=np.int64)
         self.total, self.released = np.zeros((seeds, dim)), np.zeros((seeds, dim))
-        self.told = policy._centre_rewards(np.array([0.0, 1.0]))[0]
+        self.centred = policy._centre_rewards(np.array([0.0, 1.0]))[0]
         self.theta, self.inverse = np.empty(policy.dim), np.empty((policy.dim, policy.dim))
         self.fixed = _to_contiguous(*read_block(world, 0, 1)) if world.fixed else None
 
@@ -159,7 +159,7 @@ class UCBKernelRun:
             self.total,
             self.released,
             *tables,
-            self.told,
+            self.centred,
             ahead.by_coins,
         )
         filled = self.theta, self.inverse, used, actions, rewards, losses
