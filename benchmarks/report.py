@@ -316,7 +316,7 @@ def short(number: float) -> str:
 
 def page_of(report: Report) -> str:
     """Markdown."""
-    parts = [_head(report), *(_part(report, part) for part in PROSE), _slow(report)]
+    parts = [_head(report), *(_part(report, part) for part in PROSE)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -386,20 +386,6 @@ def _cells(row: Row, axes: Sequence[str], *, remembers: bool) -> list[str]:
     if row.ours is not None:
         cells.append(short(row.cpu_seconds / row.ours[1]))
     return cells
-
-
-def _slow(report: Report) -> str:
-    ours = sum(row.ratio is not None for row in report.rows if row.part in OURS)
-    lines = [
-        f"| {row.part} | {row.name} | {row.world} | {short(row.ratio or 0)} | {row.floor[0] if row.floor else ''} |"
-        for row in sorted(report.slow, key=lambda row: -(row.ratio or 0))
-    ]
-    head = (
-        f"## Slower than {SLOW:g} times its floor\n\n{len(lines)} of {ours} rows, the largest ratio first. They show "
-        "where time could be saved."
-    )
-    table = "\n\n| part | name | world | times | its floor |\n| --- | --- | --- | ---: | --- |\n" + "\n".join(lines)
-    return head + (table if lines else "")
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -89,11 +89,20 @@ def list_commands() -> list[str]:
     return walk(typer.main.get_command(app), "")
 
 
+SHARED = ("--json", "--jobs", "--executor", "--scheduler")  # the page describes them once
+
+
 def write_command(path: str) -> str:
-    """Return the help of a command, and a table of its arguments and options."""
+    """Return the help of a command, and a table of its arguments and options but those that are shared."""
     command = find_command(path)
     lines = [" ".join(paragraph.split()) for paragraph in (command.help or "").split("\n\n")]
-    rows = [_option_row(parameter) for parameter in command.params if parameter.name != "help"]
+    own = [each for each in command.params if each.name != "help" and not set(each.opts) & set(SHARED)]
+    shared = [f"`{name}`" for name in SHARED if any(name in each.opts for each in command.params)]
+    rows = [_option_row(parameter) for parameter in own]
+    if shared:
+        lines.append(f"[Shared options](#shared-options): {', '.join(shared)}.")
+    if not rows:
+        return "\n\n".join(map(_escape, lines)) + "\n"
     table = "\n".join(["| option | default | meaning |", "| --- | --- | --- |", *rows])
     return "\n\n".join([*map(_escape, lines), table]) + "\n"
 
