@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
-import subprocess
-import sys
 from collections import Counter
 from dataclasses import replace
 from functools import partial
@@ -18,7 +15,6 @@ import pytest
 
 import bandanna as bd
 from bandanna.deployment.client import outbox
-from bandanna.deployment.client.device_logic import DocumentDevice
 from bandanna.deployment.client.outbox import OPEN, Outbox
 from bandanna.deployment.client.session import AsyncSession, RegistrarClient, Session
 from bandanna.deployment.messages.canonical import digest, dumps, loads, sealing_key, sign
@@ -32,7 +28,6 @@ from bandanna.protocols.factory import make_mixer_encoding
 
 from ..deployment.inside import shown, signed
 from ..deployment.simulated import case, simulated
-from ..trouble import in_a_fork
 from .town import Town
 
 SHUFFLE = bd.shuffle(epsilon=2.0, delta=1e-4)
@@ -42,6 +37,11 @@ RNG = np.random.default_rng(5)
 
 def contexts(arms: int = 4) -> Any:
     return np.concatenate([RNG.uniform(-0.5, 0.5, (arms, 2)), np.ones((arms, 1))], axis=1)
+
+
+@pytest.fixture
+def town(tmp_path: Path) -> Town:
+    return Town(POLICY, tmp_path)
 
 
 POLICIES: dict[str, Any] = {
@@ -116,55 +116,8 @@ def test_totals_are_the_sums_of_what_was_sent(tmp_path: Path) -> None:
     np.testing.assert_array_equal(view.numbers, part.numbers(counted).sum(axis=0))
 
 
-def test_a_killed_client_sends_the_same_bytes_again(tmp_path: Path) -> None:
-    town = Town(POLICY, tmp_path)
-    first = town.session(tmp_path / "outbox.db")
-    decision = first.act(contexts())
-    town.fault = lambda request: "unanswered" if request.method == "POST" else ""
-    assert first.report(decision, 1.0).pending
-    del first  # killed: nothing was closed
-    town.fault = lambda request: ""
-    again = town.session(tmp_path / "outbox.db")
-    assert again.flush() == 0
-    one, two = (report[6] for report in town.reports(FINAL))
-    assert one == two
-    assert not again.report(decision, 1.0).kept  # over
-
-
-def test_a_session_goes_on_where_the_last_one_died(tmp_path: Path) -> None:
-    town = Town(POLICY, tmp_path)
-    town.session().act(contexts())
-    session = town.session(tmp_path / "outbox.db")
-    town.fault = lambda request: "unanswered" if request.method == "POST" else ""
-    decision = session.act(contexts())  # nobody knows whether the slot is open
-    assert decision.taking_part
-    town.fault = lambda request: ""
-    later = town.session(tmp_path / "outbox.db")
-    assert later.report(decision.id, 0.0).pending
-    assert later.flush() == 0
-    zeros = [report for report in town.reports(ZERO) if report[0] in {r[0] for r in town.reports(FINAL)}]
-    assert len(zeros) == 2
-    assert zeros[0] == zeros[1]
-
-
-def test_offline_reports_are_kept_and_sent_later(tmp_path: Path) -> None:
-    town = Town(POLICY, tmp_path)
-    session = town.session(tmp_path / "outbox.db")
-    decision = session.act(contexts())
-    town.fault = lambda request: "lost"
-    offline = session.act(contexts())  # on the snapshot that it has
-    assert offline.publication == 0
-    assert offline.reason == "participations"
-    assert session.report(decision, 1.0).pending
-    assert session.pending == 1
-    town.fault = lambda request: ""
-    assert session.flush() == 0
-    assert len(town.reports(FINAL)) == 1
-
-
 @pytest.mark.parametrize("method", ["GET", "POST"])
-def test_who_answers_does_not_decide_who_takes_part(method: str, tmp_path: Path) -> None:
-    town = Town(POLICY, tmp_path)
+def test_who_answers_does_not_decide_who_takes_part(method: str, town: Town) -> None:
     town.session().act(contexts())
     seen = []
     for answers in (True, False):
@@ -186,13 +139,10 @@ def test_who_answers_does_not_decide_who_takes_part(method: str, tmp_path: Path)
     assert len({report[0] for report in town.reports(ZERO)}) == 3
 
 
-def test_a_late_reward_is_told_that_its_batch_is_closed(tmp_path: Path) -> None:
-    town = Town(POLICY, tmp_path)
+def test_a_late_reward_is_told_that_its_batch_is_closed(town: Town) -> None:
     late = town.session()
     decision = late.act(contexts())
-    for _ in range(15):
-        other = town.session()
-        other.report(other.act(contexts()), 1.0)
+    town.play(15, contexts)
     town.inside.collector._answered = False  # by the clock, without waiting for everybody
     town.inside.pump()
     assert town.inside.learner.published.number == 1
@@ -201,10 +151,8 @@ def test_a_late_reward_is_told_that_its_batch_is_closed(tmp_path: Path) -> None:
     assert late.pending == 0
 
 
-def test_who_comes_to_a_full_batch_opens_a_slot_of_the_next(tmp_path: Path) -> None:
-    town = Town(POLICY, tmp_path)
-    for _ in range(16):
-        town.session().act(contexts())
+def test_who_comes_to_a_full_batch_opens_a_slot_of_the_next(town: Town) -> None:
+    town.play(16, contexts, reward=None)
     session = town.session()
     decision = session.act(contexts())
     assert decision.taking_part
@@ -218,9 +166,7 @@ def test_who_comes_to_a_full_batch_opens_a_slot_of_the_next(tmp_path: Path) -> N
 
 def test_a_task_that_is_over_still_recommends(tmp_path: Path) -> None:
     town = Town(bd.LinTS(dim=3, horizon=20, batch=16, privacy=SHUFFLE), tmp_path)
-    for _ in range(16):
-        session = town.session()
-        session.report(session.act(contexts()), 1.0)
+    town.play(16, contexts)
     town.inside.pump()
     sent = len(town.bodies)
     decision = town.session().act(contexts())
@@ -234,8 +180,7 @@ def resigned(town: Town, **changes: Any) -> SignedPublication:
     return signed(town.task.id, town.secrets, dumps({**content, **changes}))
 
 
-def test_an_analyzer_that_announces_less_noise_or_fewer_people_gets_nothing(tmp_path: Path) -> None:
-    town = Town(POLICY, tmp_path)
+def test_an_analyzer_that_announces_less_noise_or_fewer_people_gets_nothing(town: Town) -> None:
     content = loads(town.inside.learner.published.document)
     batch = content["batches"][0]
     quiet = batch["rounds"][0]["parts"][0]
@@ -292,12 +237,9 @@ def test_a_batch_keeps_the_plan_it_was_opened_with(tmp_path: Path) -> None:
     assert len(town.reports(FINAL)) == sent
 
 
-def test_older_and_unsigned_publications_are_refused(tmp_path: Path) -> None:
-    town = Town(POLICY, tmp_path)
+def test_older_and_unsigned_publications_are_refused(town: Town, tmp_path: Path) -> None:
     first = town.inside.learner.published
-    for _ in range(16):
-        session = town.session()
-        session.report(session.act(contexts()), 1.0)
+    town.play(16, contexts)
     town.inside.pump()
     seen = town.session(tmp_path / "outbox.db", user="a")
     seen.act(contexts())
@@ -335,17 +277,14 @@ def test_a_session_verifies_every_publication_once(tmp_path: Path, monkeypatch: 
         with pytest.raises(BandannaError, match="not signed" if field == "signature" else "not cosigned"):
             session.act(contexts())
     town.replayed = None
-    for _ in range(15):
-        other = town.session()
-        other.report(other.act(contexts()), 1.0)
+    town.play(15, contexts)
     verified.clear()
     decision = session.act(contexts())
     assert (decision.publication, verified) == (1, [1])
 
 
 @pytest.mark.parametrize("later", [False, True])
-def test_two_processes_act_on_one_history(later: bool, tmp_path: Path) -> None:
-    town = Town(POLICY, tmp_path)
+def test_two_processes_act_on_one_history(later: bool, town: Town, tmp_path: Path) -> None:
     one, two = (town.session(tmp_path / "outbox.db", user=name) for name in "ab")
     true = resigned(town)
     newer = resigned(town, number=1, previous=chain_document("", true[0]))
@@ -380,8 +319,7 @@ def test_zero_and_final_reports_have_independent_coins(tmp_path: Path) -> None:
     assert zero[6] != final[6]
 
 
-def test_bad_input_is_answered_by_name(tmp_path: Path) -> None:
-    town = Town(POLICY, tmp_path)
+def test_bad_input_is_answered_by_name(town: Town, tmp_path: Path) -> None:
     session = town.session()
     with pytest.raises(InvalidArgument, match="contexts"):
         session.act()
@@ -417,8 +355,7 @@ def test_names_of_arms_and_features_of_users(tmp_path: Path) -> None:
         town.session().act([0.1, 0.2, 0.3])
 
 
-def test_the_async_session_is_the_same(tmp_path: Path) -> None:
-    town = Town(POLICY, tmp_path)
+def test_the_async_session_is_the_same(town: Town) -> None:
 
     async def tickets(epoch: int, refused: Any) -> Any:
         return town.ticket(epoch, refused)
@@ -466,141 +403,8 @@ def test_other_algorithms_are_played_too(name: str, light: bool, tmp_path: Path)
     assert town.inside.learner.running[0] > 0
 
 
-def test_of_two_processes_with_one_outbox_one_draws(tmp_path: Path, monkeypatch: Any) -> None:
-    town = Town(POLICY, tmp_path)
-    first, second = (town.session(tmp_path / "outbox.db") for _ in range(2))
-    decision = first.act(contexts())
-    honest, others = DocumentDevice.final, list[Any]()
-
-    def meanwhile(*arguments: Any) -> bytes:
-        if not others:
-            others.append(None)
-            others.append(second.report(decision, 1.0))
-        return honest(*arguments)
-
-    monkeypatch.setattr(DocumentDevice, "final", meanwhile)
-    outcome = first.report(decision, 1.0)
-    assert others[1].kept
-    assert not outcome.pending
-    assert len({report[6] for report in town.reports(FINAL)}) == 1
-
-
-@pytest.mark.parametrize("place", [":memory:", "outbox.db"])
-def test_a_forked_outbox_is_refused(place: str, tmp_path: Path) -> None:
-    town = Town(POLICY, tmp_path)
-    session = town.session(place if place == ":memory:" else tmp_path / place)
-    decision = session.act(contexts())
-    with session.outbox._write_transaction():  # a thread at work
-        refused = in_a_fork(
-            lambda: session.report(decision, 1.0),
-            session.flush,
-            lambda: session.act(contexts()),
-            lambda: session.pending,
-        )
-    assert refused == ["BandannaError"] * 4
-    assert in_a_fork(session.close) == ["done"]
-    assert session.report(decision, 1.0).kept  # the original's
-
-
-def test_a_report_between_looking_and_keeping_is_not_drawn_again(tmp_path: Path, monkeypatch: Any) -> None:
-    town = Town(POLICY, tmp_path)
-    first, second = (town.session(tmp_path / "outbox.db") for _ in range(2))
-    decision, real, done = first.act(contexts()), first.outbox.find, list[int]()
-
-    def find(*arguments: Any) -> Any:
-        found = real(*arguments)
-        if not done:
-            done.append(1)
-            town.fault = lambda request: "unanswered" if request.method == "POST" else ""
-            assert second.report(decision, 1.0).pending
-            town.fault = lambda request: ""
-        return found
-
-    monkeypatch.setattr(first.outbox, "find", find)
-    assert first.report(decision, 1.0).kept
-    assert len({report[6] for report in town.reports(FINAL)}) == 1
-
-
-def test_two_flushes_at_once_draw_one_report(tmp_path: Path, monkeypatch: Any) -> None:
-    town = Town(POLICY, tmp_path)
-    town.session().act(contexts())
-    first, second = (town.session(tmp_path / "outbox.db") for _ in range(2))
-    town.fault = lambda request: "unanswered" if request.method == "POST" else ""
-    decision = first.act(contexts())
-    assert first.report(decision, 1.0).pending
-    town.fault = lambda request: ""
-    real, done = first._asked, list[int]()
-
-    def asked(wanted: Any) -> Any:
-        answer = real(wanted)
-        if wanted.method == "POST" and not done:
-            done.append(1)
-            assert second.flush() == 0
-        return answer
-
-    monkeypatch.setattr(first, "_asked", asked)
-    assert first.flush() == 0
-    assert len({report[6] for report in town.reports(FINAL)}) == 1
-
-
-def test_what_is_over_is_not_on_the_disk(tmp_path: Path) -> None:
-    town = Town(POLICY, tmp_path)
-    path = tmp_path / "one.db"
-    session = town.session(path)
-    marked = np.array([[0.123456789, 0.1, 1.0], [0.123456789, 0.1, 1.0]])
-    decision = session.act(marked)
-    files = list(tmp_path.glob("one.db*"))
-    assert any(b"0.123456789" in file.read_bytes() for file in files)
-    assert session.report(decision, 1.0).kept
-    assert not any(b"0.123456789" in file.read_bytes() for file in tmp_path.glob("one.db*"))
-
-
-KILLED = """
-import sys, os, signal
-import httpx
-from bandanna.deployment.client.session import Session; from bandanna.deployment.messages.report import Ticket
-
-def answer(request):
-    if request.method == "GET":
-        headers = {"signature": sys.argv[3], "witness": sys.argv[7]}
-        return httpx.Response(200, content=open(sys.argv[2], "rb").read(), headers=headers)
-    with open(sys.argv[4], "ab") as sent:
-        sent.write(request.content.hex().encode() + b"\\n")
-    if request.content[4 + 38] == 1 and sys.argv[6] == "die":  # a final report: dead before its answer
-        os.kill(os.getpid(), signal.SIGKILL)
-    return httpx.Response(201, json={"places": [0]})
-
-http = httpx.Client(transport=httpx.MockTransport(answer))
-ticket = lambda epoch, refused: Ticket(slot=b"s" * 16, collector=b"k" * 16, epoch=epoch)
-session = Session(sys.argv[1], tickets=ticket, outbox=sys.argv[5], http=http)
-if sys.argv[6] == "die":
-    session.report(session.act([[0.1, 0.2, 1.0], [0.3, 0.1, 1.0]]), 1.0)
-print(session.flush())
-"""
-
-
-def test_a_process_that_was_killed_sends_the_same_bytes_again(tmp_path: Path) -> None:
-    town = Town(POLICY, tmp_path)
-    published = town.inside.learner.published
-    (tmp_path / "task.json").write_bytes(town.task.document)
-    (tmp_path / "published").write_bytes(published.document)
-    places = [tmp_path / each for each in ("task.json", "published")]
-    arguments = [*map(str, places), published.signature, str(tmp_path / "sent"), str(tmp_path / "outbox.db")]
-    witness = published.cosignature
-    runs = [
-        subprocess.run([sys.executable, "-c", KILLED, *arguments, how, witness], capture_output=True, text=True)
-        for how in ("die", "go on")
-    ]
-    assert runs[0].returncode == -signal.SIGKILL
-    assert (runs[1].returncode, runs[1].stdout.strip()) == (0, "0")
-    _, first, again = (tmp_path / "sent").read_text().split()
-    assert first == again
-
-
-def test_who_was_refused_by_full_batches_comes_into_a_later_one(tmp_path: Path) -> None:
-    town = Town(POLICY, tmp_path)
-    for _ in range(32):
-        assert town.session().act(contexts()).taking_part
+def test_who_was_refused_by_full_batches_comes_into_a_later_one(town: Town, tmp_path: Path) -> None:
+    town.play(32, contexts, reward=None)
     late = town.session(tmp_path / "outbox.db")
     first = late.act(contexts())
     assert (first.taking_part, first.reason) == (False, "full")
@@ -612,10 +416,8 @@ def test_who_was_refused_by_full_batches_comes_into_a_later_one(tmp_path: Path) 
     assert [epoch for epoch, *_ in town.tickets[-1][1]] == [0, 1]
 
 
-def test_who_comes_while_all_batches_are_full_is_chosen_for_anew_by_the_next_release(tmp_path: Path) -> None:
-    town = Town(POLICY, tmp_path)
-    for _ in range(32):
-        assert town.session().act(contexts()).taking_part
+def test_who_comes_while_all_batches_are_full_is_chosen_for_anew_by_the_next_release(town: Town) -> None:
+    town.play(32, contexts, reward=None)
 
     def released(request: httpx.Request) -> str:
         town.inside.collector._answered = False  # by the clock: the full batches close while somebody waits
@@ -631,8 +433,7 @@ def test_who_comes_while_all_batches_are_full_is_chosen_for_anew_by_the_next_rel
     assert late.report(decision, 1.0).kept
 
 
-def test_an_error_leaves_no_decision_behind(tmp_path: Path) -> None:
-    town = Town(POLICY, tmp_path)
+def test_an_error_leaves_no_decision_behind(town: Town) -> None:
 
     def refuses(epoch: int, refused: Any) -> Any:
         raise BandannaError("the host's login has expired")
@@ -645,22 +446,10 @@ def test_an_error_leaves_no_decision_behind(tmp_path: Path) -> None:
         RegistrarClient(user="me", token="")
 
 
-def test_open_decisions_are_found_after_a_crash(tmp_path: Path) -> None:
-    town = Town(POLICY, tmp_path)
-    decision = town.session(tmp_path / "outbox.db").act({"tea": [0.1, 0.2, 1.0], "rest": [0.2, 0.2, 1.0]})
-    later = town.session(tmp_path / "outbox.db")
-    (found,) = later.decisions
-    assert found == decision
-    assert later.pending == 0
-    assert later.report(found, 1.0).kept
-    assert later.decisions == []
-
-
 LOCAL = bd.LinTS(dim=3, horizon=64, batch=16, privacy=bd.local(epsilon=2.0, delta=1e-4, participations=2))
 
 
-def test_nobody_has_more_reports_under_way_than_participations(tmp_path: Path) -> None:
-    town = Town(POLICY, tmp_path)
+def test_nobody_has_more_reports_under_way_than_participations(town: Town, tmp_path: Path) -> None:
     session = town.session(user="a")
     session.act(contexts())
     other = town.session(user="b")
@@ -684,8 +473,7 @@ def test_nobody_has_more_reports_under_way_than_participations(tmp_path: Path) -
     assert len({report[0] for report in finals}) == len({report[6] for report in finals}) <= 2
 
 
-def test_only_the_collector_sees_who_answers(tmp_path: Path) -> None:
-    town = Town(POLICY, tmp_path)
+def test_only_the_collector_sees_who_answers(town: Town) -> None:
     session = town.session()
     decision = session.act(contexts())
     asked = list[str]()
@@ -694,8 +482,7 @@ def test_only_the_collector_sees_who_answers(tmp_path: Path) -> None:
     assert asked == ["POST"]
 
 
-def test_what_nobody_signed_or_somebody_else_did_is_refused(tmp_path: Path) -> None:
-    town = Town(POLICY, tmp_path)
+def test_what_nobody_signed_or_somebody_else_did_is_refused(town: Town, tmp_path: Path) -> None:
     town.replayed = resigned(town, task="another")
     with pytest.raises(BandannaError, match="another task"):
         town.session().act(contexts())
@@ -715,36 +502,7 @@ def test_what_nobody_signed_or_somebody_else_did_is_refused(tmp_path: Path) -> N
     assert not split.bodies
 
 
-def test_a_ticket_of_another_epoch_is_not_used(tmp_path: Path) -> None:
-    town = Town(POLICY, tmp_path)
+def test_a_ticket_of_another_epoch_is_not_used(town: Town) -> None:
     decision = town.session(tickets=lambda epoch, refused: town.ticket(epoch + 1, refused)).act(contexts())
     assert (decision.taking_part, decision.reason) == (False, "ticket")
     assert not town.bodies
-
-
-@pytest.mark.parametrize("point", ["before the ticket", "before the answer", "before the choice"])
-def test_a_decision_of_a_process_that_ended_is_finished_by_the_next_one(point: str, tmp_path: Path) -> None:
-    town, outbox = Town(POLICY, tmp_path), tmp_path / "outbox.db"
-    contexts = np.zeros((3, POLICY.dim))
-
-    class Killed(BaseException):
-        """The process ends here."""
-
-    def kill(*_: Any) -> Any:
-        raise Killed
-
-    first = town.session(outbox, **({"tickets": kill} if point == "before the ticket" else {}))
-    if point == "before the answer":
-        town.fault = lambda request: kill() if request.method == "POST" else ""
-    if point == "before the choice":
-        first._steps._seen = kill  # type: ignore[method-assign]
-    with pytest.raises(Killed):
-        first.act(contexts)
-    del first
-    town.fault = lambda _: ""
-    with town.session(outbox) as session:
-        decision = session.act(contexts)
-        assert decision.taking_part
-        assert session.act(contexts).reason == "participations"
-        assert session.report(decision, 1.0).kept
-    assert len({body[4:20] for body in town.bodies}) == 1

@@ -45,6 +45,15 @@ class Town:
         given = {"tickets": self.ticket, "patience": 2.0, **parts}
         return Session(self.task.document, id=self.task.id, outbox=outbox, http=self.client, **given)
 
+    def play(self, users: int, contexts: Callable[[], Any], *, reward: float | None = 1.0) -> None:
+        """Let users act, and report this reward unless it is None."""
+        for _ in range(users):
+            session = self.session()
+            decision = session.act(contexts())
+            assert decision.taking_part
+            if reward is not None:
+                session.report(decision, reward)
+
     def _handle(self, request: httpx.Request) -> httpx.Response:
         fault = self.fault(request)
         if fault == "lost":
