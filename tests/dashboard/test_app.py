@@ -35,7 +35,7 @@ from bandanna.deployment.task import creation
 from bandanna.errors import BandannaError, InvalidArgument
 
 from .test_pages import Read
-from .town import ROLES, TOKEN, Seen, Town, made, run
+from .town import ROLES, TOKEN, Seen, Town, made
 
 
 @pytest.fixture(scope="module")
@@ -54,61 +54,53 @@ async def entered(seen: Seen, token: str = TOKEN, host: str = "127.0.0.1:8710", 
     return await seen.client.post("/login", data={"token": token}, headers={"host": host, **headers})
 
 
-def test_only_with_the_token_is_there_more_than_what_is_public(town: Town) -> None:
-
-    async def work() -> None:
-        seen = await Seen(town, token=TOKEN, given=True).look()
-        root = f"/tasks/{town.task.id}"
-        for path in ("/", root, f"{root}.json", f"{root}/releases", f"{root}/releases/1"):
-            text = await seen.page(path)
-            assert "bandanna_requests_total" not in text
-            assert "bandanna_refusals_total" not in text
-            assert "secret" not in text
-            assert '"admin"' not in text
-        answer = await entered(seen)
-        assert (answer.status_code, answer.headers["location"]) == (303, "/")
-        page = Read(await seen.page(root)).text
-        assert "For administrators" in page
-        assert "bandanna_received_bytes_total" in page
-        assert '"secret":"of the shuffler"' in page
-        bearer = {"authorization": f"Bearer {TOKEN}"}
-        seen.client.cookies.clear()
-        told = await seen.twin(f"{root}.json", headers=bearer)
-        assert {each["role"] for each in told["admin"]["statuses"]} == {"registrar", "analyzer", "shuffler"}
-        assert "admin" not in await seen.twin(f"{root}.json")
-        assert "admin" not in await seen.twin(f"{root}.json", headers={"authorization": f"Bearer {TOKEN}x"})
-
-    run(work)
+async def test_only_with_the_token_is_there_more_than_what_is_public(town: Town) -> None:
+    seen = await Seen(town, token=TOKEN, given=True).look()
+    root = f"/tasks/{town.task.id}"
+    for path in ("/", root, f"{root}.json", f"{root}/releases", f"{root}/releases/1"):
+        text = await seen.page(path)
+        assert "bandanna_requests_total" not in text
+        assert "bandanna_refusals_total" not in text
+        assert "secret" not in text
+        assert '"admin"' not in text
+    answer = await entered(seen)
+    assert (answer.status_code, answer.headers["location"]) == (303, "/")
+    page = Read(await seen.page(root)).text
+    assert "For administrators" in page
+    assert "bandanna_received_bytes_total" in page
+    assert '"secret":"of the shuffler"' in page
+    bearer = {"authorization": f"Bearer {TOKEN}"}
+    seen.client.cookies.clear()
+    told = await seen.twin(f"{root}.json", headers=bearer)
+    assert {each["role"] for each in told["admin"]["statuses"]} == {"registrar", "analyzer", "shuffler"}
+    assert "admin" not in await seen.twin(f"{root}.json")
+    assert "admin" not in await seen.twin(f"{root}.json", headers={"authorization": f"Bearer {TOKEN}x"})
 
 
-def test_a_cookie_is_never_without_its_flags(town: Town) -> None:
-
-    async def work() -> None:
-        seen = await Seen(town, token=TOKEN).look()
-        seen.app.listeners.open({}, names=["board.example", "127.0.0.1.evil.example"])
-        for path in ("/", "/login", f"/tasks/{town.task.id}", "/tasks/none", "/assets/style.css"):
-            assert "set-cookie" not in (await seen.client.get(path)).headers
-        assert "set-cookie" not in (await entered(seen, token="not the token at all")).headers
-        for host, https, secure in (
-            ("127.0.0.1:8710", False, False),
-            ("localhost:8710", False, False),
-            ("[::1]:8710", False, False),
-            ("board.example", False, True),
-            ("127.0.0.1.evil.example", False, True),
-            ("127.0.0.1:8710", True, True),
-        ):
-            seen.client.base_url = f"http{'s' * https}://127.0.0.1:8710"
-            answer = await entered(seen, host=host)
-            given = flags(answer.headers["set-cookie"])
-            assert given["httponly"]
-            assert given["samesite"] == "Strict"
-            assert given["path"] == "/"
-            assert bool(given["secure"]) is secure, host
-            assert TOKEN not in answer.headers["set-cookie"]
-            left = await seen.client.post("/logout", headers={"host": host})
-            assert flags(left.headers["set-cookie"])["httponly"]
-
-    run(work)
+async def test_a_cookie_is_never_without_its_flags(town: Town) -> None:
+    seen = await Seen(town, token=TOKEN).look()
+    seen.app.listeners.open({}, names=["board.example", "127.0.0.1.evil.example"])
+    for path in ("/", "/login", f"/tasks/{town.task.id}", "/tasks/none", "/assets/style.css"):
+        assert "set-cookie" not in (await seen.client.get(path)).headers
+    assert "set-cookie" not in (await entered(seen, token="not the token at all")).headers
+    for host, https, secure in (
+        ("127.0.0.1:8710", False, False),
+        ("localhost:8710", False, False),
+        ("[::1]:8710", False, False),
+        ("board.example", False, True),
+        ("127.0.0.1.evil.example", False, True),
+        ("127.0.0.1:8710", True, True),
+    ):
+        seen.client.base_url = f"http{'s' * https}://127.0.0.1:8710"
+        answer = await entered(seen, host=host)
+        given = flags(answer.headers["set-cookie"])
+        assert given["httponly"]
+        assert given["samesite"] == "Strict"
+        assert given["path"] == "/"
+        assert bool(given["secure"]) is secure, host
+        assert TOKEN not in answer.headers["set-cookie"]
+        left = await seen.client.post("/logout", headers={"host": host})
+        assert flags(left.headers["set-cookie"])["httponly"]
 
 
 def test_sessions_end_by_logout_or_time_and_cannot_be_guessed(town: Town) -> None:
@@ -134,78 +126,66 @@ def test_sessions_end_by_logout_or_time_and_cannot_be_guessed(town: Town) -> Non
     assert len(admin._sessions) == 64
 
 
-def test_forms_of_other_sites_are_refused(town: Town) -> None:
-
-    async def work() -> None:
-        seen = await Seen(town, token=TOKEN).look()
-        for headers in (
-            {"sec-fetch-site": "cross-site"},
-            {"sec-fetch-site": "same-site"},
-            {"origin": "https://evil.example"},
-            {"origin": "null"},
-            {"origin": "http://127.0.0.1:8710.evil.example"},
-        ):
-            assert (await entered(seen, **headers)).status_code == 403
-            assert (await seen.client.post("/logout", headers=headers)).status_code == 403
-        for good in (
-            {"sec-fetch-site": "same-origin", "origin": "http://127.0.0.1:8710"},
-            {"sec-fetch-site": "same-origin", "origin": "null"},  # of a browser that sends no referrer
-            {"origin": "http://127.0.0.1:8710"},
-        ):
-            assert (await entered(seen, **good)).status_code == 303
-
-    run(work)
+async def test_forms_of_other_sites_are_refused(town: Town) -> None:
+    seen = await Seen(town, token=TOKEN).look()
+    for headers in (
+        {"sec-fetch-site": "cross-site"},
+        {"sec-fetch-site": "same-site"},
+        {"origin": "https://evil.example"},
+        {"origin": "null"},
+        {"origin": "http://127.0.0.1:8710.evil.example"},
+    ):
+        assert (await entered(seen, **headers)).status_code == 403
+        assert (await seen.client.post("/logout", headers=headers)).status_code == 403
+    for good in (
+        {"sec-fetch-site": "same-origin", "origin": "http://127.0.0.1:8710"},
+        {"sec-fetch-site": "same-origin", "origin": "null"},  # of a browser that sends no referrer
+        {"origin": "http://127.0.0.1:8710"},
+    ):
+        assert (await entered(seen, **good)).status_code == 303
 
 
-def test_a_wrong_token_is_told_so_and_nothing_else(town: Town) -> None:
-
-    async def work() -> None:
-        seen = await Seen(town, token=TOKEN).look()
-        for body in (
-            b"",
-            b"token=",
-            b"token=%ff%fe",
-            b"\xff",
-            b"token=a&" * 100,
-            b"x" * 10_000,
-            f"token={TOKEN}x".encode(),
-        ):
-            answer = await seen.client.post("/login", content=body)
-            assert answer.status_code == 401
-            assert "That is not the token." in answer.text
-        assert (await seen.client.post("/login", content=b"x" * 20_000)).status_code == 413
-        none = await Seen(town).look()
-        assert (await entered(none)).status_code == 404
-        assert "Log in" not in await none.page("/")
-        for path in ("/status", "/admin/x"):
-            assert (await none.client.get(path)).status_code == 403
-            assert (await seen.client.get(path)).status_code == 401
-
-    run(work)
+async def test_a_wrong_token_is_told_so_and_nothing_else(town: Town) -> None:
+    seen = await Seen(town, token=TOKEN).look()
+    for body in (
+        b"",
+        b"token=",
+        b"token=%ff%fe",
+        b"\xff",
+        b"token=a&" * 100,
+        b"x" * 10_000,
+        f"token={TOKEN}x".encode(),
+    ):
+        answer = await seen.client.post("/login", content=body)
+        assert answer.status_code == 401
+        assert "That is not the token." in answer.text
+    assert (await seen.client.post("/login", content=b"x" * 20_000)).status_code == 413
+    none = await Seen(town).look()
+    assert (await entered(none)).status_code == 404
+    assert "Log in" not in await none.page("/")
+    for path in ("/status", "/admin/x"):
+        assert (await none.client.get(path)).status_code == 403
+        assert (await seen.client.get(path)).status_code == 401
 
 
-def test_tokens_of_roles_go_only_where_our_own_document_says(town: Town) -> None:
-
-    async def work() -> None:
-        town.net.headers.clear()
-        await Seen(town, token=TOKEN).look()  # the document came from the analyzer
-        assert not [each for each in town.net.headers if "authorization" in each]
-        town.net.asked.clear()
-        town.net.headers.clear()
-        await Seen(town, token=TOKEN, given=True).look()  # it was read from a folder of ours
-        sent = {
-            (port, path, headers["authorization"])
-            for (port, path), headers in zip(town.net.asked, town.net.headers, strict=True)
-            if "authorization" in headers
-        }
-        roles = ("registrar", "analyzer", "shuffler")
-        paths = ("/status", "/metrics")
-        assert sent == {(ROLES[role], each, f"Bearer {town.secrets[role].token}") for role in roles for each in paths}
-        town.net.asked.clear()
-        await Seen(town, given=True).look()  # nobody administers
-        assert not [path for _, path in town.net.asked if path in ("/status", "/metrics")]
-
-    run(work)
+async def test_tokens_of_roles_go_only_where_our_own_document_says(town: Town) -> None:
+    town.net.headers.clear()
+    await Seen(town, token=TOKEN).look()  # the document came from the analyzer
+    assert not [each for each in town.net.headers if "authorization" in each]
+    town.net.asked.clear()
+    town.net.headers.clear()
+    await Seen(town, token=TOKEN, given=True).look()  # it was read from a folder of ours
+    sent = {
+        (port, path, headers["authorization"])
+        for (port, path), headers in zip(town.net.asked, town.net.headers, strict=True)
+        if "authorization" in headers
+    }
+    roles = ("registrar", "analyzer", "shuffler")
+    paths = ("/status", "/metrics")
+    assert sent == {(ROLES[role], each, f"Bearer {town.secrets[role].token}") for role in roles for each in paths}
+    town.net.asked.clear()
+    await Seen(town, given=True).look()  # nobody administers
+    assert not [path for _, path in town.net.asked if path in ("/status", "/metrics")]
 
 
 def test_where_the_token_comes_from(tmp_path: Path) -> None:
@@ -226,35 +206,29 @@ def test_where_the_token_comes_from(tmp_path: Path) -> None:
         admin_from_token(tmp_path / "none", {})
 
 
-def test_a_place_is_an_address_a_folder_or_refused(town: Town, tmp_path: Path) -> None:
+async def test_a_place_is_an_address_a_folder_or_refused(town: Town, tmp_path: Path) -> None:
     folder = tmp_path / "task"
     creation.write_task(folder, town.task, list(town.secrets.values()))
     (folder / "shuffler.secret.json").unlink()
     (folder / "analyzer.secret.json").write_text("{}")
-
-    async def work() -> None:
-        web = HttpRoleClient()
-        board = board_for_places(
-            ["http://127.0.0.1:1/", str(folder), str(folder / "task.json")], web, AdminSessions(TOKEN)
-        )
-        assert [each.known.place for each in board.watches] == [
-            "http://127.0.0.1:1",
-            str(folder),
-            str(folder / "task.json"),
-        ]
-        assert board.watches[1].known.url == town.task.url("analyzer")
-        assert board.watches[1]._tokens == {"registrar": town.secrets["registrar"].token}
-        assert board_for_places([str(folder)], web, None).watches[0]._tokens == {}
-        with pytest.raises(InvalidArgument, match="an analyzer's address"):
-            board_for_places([str(tmp_path / "nothing")], web, None)
-        with pytest.raises(BandannaError, match="an analyzer's address"):
-            board_for_places([str(tmp_path)], web, None)
-        (tmp_path / "text").write_text("no task")
-        with pytest.raises(BandannaError, match="is not a task"):
-            board_for_places([str(tmp_path / "text")], web, None)
-        await web.close()
-
-    run(work)
+    web = HttpRoleClient()
+    board = board_for_places(["http://127.0.0.1:1/", str(folder), str(folder / "task.json")], web, AdminSessions(TOKEN))
+    assert [each.known.place for each in board.watches] == [
+        "http://127.0.0.1:1",
+        str(folder),
+        str(folder / "task.json"),
+    ]
+    assert board.watches[1].known.url == town.task.url("analyzer")
+    assert board.watches[1]._tokens == {"registrar": town.secrets["registrar"].token}
+    assert board_for_places([str(folder)], web, None).watches[0]._tokens == {}
+    with pytest.raises(InvalidArgument, match="an analyzer's address"):
+        board_for_places([str(tmp_path / "nothing")], web, None)
+    with pytest.raises(BandannaError, match="an analyzer's address"):
+        board_for_places([str(tmp_path)], web, None)
+    (tmp_path / "text").write_text("no task")
+    with pytest.raises(BandannaError, match="is not a task"):
+        board_for_places([str(tmp_path / "text")], web, None)
+    await web.close()
 
 
 # News of pages as they come, and the process that serves them
@@ -297,49 +271,39 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(app, "_TICK", 0.01)
 
 
-def test_who_listens_is_told_that_there_is_news(fresh_town: Town) -> None:
-
-    async def work() -> None:
-        seen = await Seen(fresh_town, token=TOKEN).look()
-        listener = Listener(seen, f"/tasks/{fresh_town.task.id}/events")
-        await listener.until(b"retry: ")
-        assert listener.status == 200
-        assert listener.headers[b"content-type"] == b"text/event-stream"
-        assert listener.headers[b"content-security-policy"] == app.CONTENT_POLICY.encode()
-        seen.watches[0].tell(trouble="it is away")
-        await listener.until(b"event: news\ndata: ")
-        news = b"".join(listener.said).decode()
-        assert re.search(r"event: news\ndata: \[\d+\]\n\n$", news)
-        listener.gone.set()
-        await asyncio.wait_for(listener.ended, 600)
-
-    run(work)
+async def test_who_listens_is_told_that_there_is_news(fresh_town: Town) -> None:
+    seen = await Seen(fresh_town, token=TOKEN).look()
+    listener = Listener(seen, f"/tasks/{fresh_town.task.id}/events")
+    await listener.until(b"retry: ")
+    assert listener.status == 200
+    assert listener.headers[b"content-type"] == b"text/event-stream"
+    assert listener.headers[b"content-security-policy"] == app.CONTENT_POLICY.encode()
+    seen.watches[0].tell(trouble="it is away")
+    await listener.until(b"event: news\ndata: ")
+    news = b"".join(listener.said).decode()
+    assert re.search(r"event: news\ndata: \[\d+\]\n\n$", news)
+    listener.gone.set()
+    await asyncio.wait_for(listener.ended, 600)
 
 
-def test_there_is_an_end_to_listeners_and_to_listening(fresh_town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_there_is_an_end_to_listeners_and_to_listening(fresh_town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(app, "_LISTENERS", 2)
-
-    async def work() -> None:
-        seen = await Seen(fresh_town, token=TOKEN).look()
-        first, second = (Listener(seen, "/events") for _ in range(2))
-        await first.until(b"retry: ")
-        await second.until(b"retry: ")
-        refused = await seen.client.get("/events")
-        assert (refused.status_code, refused.headers["retry-after"]) == (503, "30")
-        first.gone.set()
-        await asyncio.wait_for(first.ended, 600)
-        third = Listener(seen, "/events")
-        await third.until(b"retry: ")
-        seen.app.ending()
-        await asyncio.wait_for(second.ended, 600)
-        await asyncio.wait_for(third.ended, 600)
-        assert (await seen.client.get("/events")).status_code == 503
-        assert (await seen.client.get("/tasks/none/events")).status_code in (404, 503)
-        assert (
-            "listeners 0.0\n" in (await seen.client.get("/metrics", headers={"authorization": f"Bearer {TOKEN}"})).text
-        )
-
-    run(work)
+    seen = await Seen(fresh_town, token=TOKEN).look()
+    first, second = (Listener(seen, "/events") for _ in range(2))
+    await first.until(b"retry: ")
+    await second.until(b"retry: ")
+    refused = await seen.client.get("/events")
+    assert (refused.status_code, refused.headers["retry-after"]) == (503, "30")
+    first.gone.set()
+    await asyncio.wait_for(first.ended, 600)
+    third = Listener(seen, "/events")
+    await third.until(b"retry: ")
+    seen.app.ending()
+    await asyncio.wait_for(second.ended, 600)
+    await asyncio.wait_for(third.ended, 600)
+    assert (await seen.client.get("/events")).status_code == 503
+    assert (await seen.client.get("/tasks/none/events")).status_code in (404, 503)
+    assert "listeners 0.0\n" in (await seen.client.get("/metrics", headers={"authorization": f"Bearer {TOKEN}"})).text
 
 
 def test_the_command_serves_until_it_is_told_to_stop(tmp_path: Path) -> None:

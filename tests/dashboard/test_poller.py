@@ -53,31 +53,27 @@ async def tried(seen: Seen) -> None:
     await watch.glance()
 
 
-def test_an_analyzer_that_does_not_answer_is_waited_for(town: Town) -> None:
-
-    async def work() -> None:
-        seen = Seen(town)
-        town.net.down = {ROLES["analyzer"]}
-        await tried(seen)
-        assert "No news from the analyzer: it cannot be reached (ConnectError)" in Read(await seen.page("/")).text
-        town.net.down = set()
-        await tried(seen)
-        page = f"/tasks/{town.task.id}"
-        assert "No news" not in Read(await seen.page(page)).text
-        town.net.down = {ROLES["analyzer"], ROLES["shuffler"]}
-        await tried(seen)
-        text = Read(await seen.page(page)).text
-        assert "No news from the analyzer: it cannot be reached" in text
-        assert "the numbers below are old" in text
-        assert "Its collector does not say how many have joined." in text
-        roles = {each["name"]: each["state"] for each in (await seen.twin(f"{page}.json"))["roles"]}
-        assert roles == {"registrar": "well", "analyzer": "silent", "shuffler": "silent"}
-        assert (await seen.client.get(f"{page}/releases")).status_code == 502
-        town.net.down = set()
-        await tried(seen)
-        assert (await seen.client.get(f"{page}/releases")).status_code == 200
-
-    run(work)
+async def test_an_analyzer_that_does_not_answer_is_waited_for(town: Town) -> None:
+    seen = Seen(town)
+    town.net.down = {ROLES["analyzer"]}
+    await tried(seen)
+    assert "No news from the analyzer: it cannot be reached (ConnectError)" in Read(await seen.page("/")).text
+    town.net.down = set()
+    await tried(seen)
+    page = f"/tasks/{town.task.id}"
+    assert "No news" not in Read(await seen.page(page)).text
+    town.net.down = {ROLES["analyzer"], ROLES["shuffler"]}
+    await tried(seen)
+    text = Read(await seen.page(page)).text
+    assert "No news from the analyzer: it cannot be reached" in text
+    assert "the numbers below are old" in text
+    assert "Its collector does not say how many have joined." in text
+    roles = {each["name"]: each["state"] for each in (await seen.twin(f"{page}.json"))["roles"]}
+    assert roles == {"registrar": "well", "analyzer": "silent", "shuffler": "silent"}
+    assert (await seen.client.get(f"{page}/releases")).status_code == 502
+    town.net.down = set()
+    await tried(seen)
+    assert (await seen.client.get(f"{page}/releases")).status_code == 200
 
 
 def test_polling_goes_on_after_any_failure_with_pauses(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,101 +115,80 @@ LIES = {
 
 
 @pytest.mark.parametrize("lie", LIES)
-def test_what_an_analyzer_cannot_say_is_said_on_the_page(lie: str, town: Town) -> None:
+async def test_what_an_analyzer_cannot_say_is_said_on_the_page(lie: str, town: Town) -> None:
     changes, words = LIES[lie]
     changes = dict(changes)
-
-    async def work() -> None:
-        seen = await Seen(town).look()
-        assert seen.watches[0].known.warnings == ()
-        if changes.get("batches"):
-            batches = loads(town.learner.published.document)["batches"]
-            changes["batches"] = [each | {"slots": each["slots"] // 2} for each in batches]
-        if "previous" not in changes and changes.get("number") == 2:
-            changes["previous"] = town.learner.published.chain
-        said = republished(town, **changes)
-        town.net.lies["/snapshot"] = lambda _: httpx.Response(200, content=said.document, headers=headers_of(said))
-        await tried(seen)
-        page = Read(await seen.page(f"/tasks/{town.task.id}"))
-        assert words in page.text.replace("There are two", "two")
-        assert any(each.get("role") == "alert" for each in page.all("div"))
-        assert (await seen.twin("/index.json"))["tasks"][0]["warnings"] >= 1
-
-    run(work)
+    seen = await Seen(town).look()
+    assert seen.watches[0].known.warnings == ()
+    if changes.get("batches"):
+        batches = loads(town.learner.published.document)["batches"]
+        changes["batches"] = [each | {"slots": each["slots"] // 2} for each in batches]
+    if "previous" not in changes and changes.get("number") == 2:
+        changes["previous"] = town.learner.published.chain
+    said = republished(town, **changes)
+    town.net.lies["/snapshot"] = lambda _: httpx.Response(200, content=said.document, headers=headers_of(said))
+    await tried(seen)
+    page = Read(await seen.page(f"/tasks/{town.task.id}"))
+    assert words in page.text.replace("There are two", "two")
+    assert any(each.get("role") == "alert" for each in page.all("div"))
+    assert (await seen.twin("/index.json"))["tasks"][0]["warnings"] >= 1
 
 
-def test_a_publication_that_the_analyzer_has_not_signed_is_not_shown(town: Town) -> None:
+async def test_a_publication_that_the_analyzer_has_not_signed_is_not_shown(town: Town) -> None:
+    seen = await Seen(town).look()
+    town.play(40)
+    forged = dumps(loads(town.learner.published.document) | {"spent": 0.001})
+    town.net.lies["/snapshot"] = lambda answer: httpx.Response(200, content=forged, headers=answer.headers)
+    await tried(seen)
+    document = await seen.twin(f"/tasks/{town.task.id}.json")
+    assert document["now"]["publication"] == 1
+    assert "not signed" in document["warnings"][0]
+    town.net.lies.clear()
+    await tried(seen)
+    assert (await seen.twin(f"/tasks/{town.task.id}.json"))["now"]["publication"] == 2
 
-    async def work() -> None:
-        seen = await Seen(town).look()
-        town.play(40)
-        forged = dumps(loads(town.learner.published.document) | {"spent": 0.001})
-        town.net.lies["/snapshot"] = lambda answer: httpx.Response(200, content=forged, headers=answer.headers)
+
+async def test_a_publication_that_the_registrar_has_not_cosigned_is_not_shown(town: Town) -> None:
+    seen = await Seen(town).look()
+    earlier = headers_of(shown(town.learner.published))["witness"]
+    town.play(40)
+    told = shown(town.learner.published)
+    for witness in ("", earlier):
+        headers = {**headers_of(told), "witness": witness}
+        town.net.lies["/snapshot"] = lambda _, headers=headers: httpx.Response(
+            200, content=told.document, headers=headers
+        )
         await tried(seen)
         document = await seen.twin(f"/tasks/{town.task.id}.json")
         assert document["now"]["publication"] == 1
-        assert "not signed" in document["warnings"][0]
-        town.net.lies.clear()
-        await tried(seen)
-        assert (await seen.twin(f"/tasks/{town.task.id}.json"))["now"]["publication"] == 2
-
-    run(work)
+        assert "not cosigned" in document["warnings"][0]
+    town.net.lies.clear()
+    await tried(seen)
+    assert (await seen.twin(f"/tasks/{town.task.id}.json"))["now"]["publication"] == 2
 
 
-def test_a_publication_that_the_registrar_has_not_cosigned_is_not_shown(town: Town) -> None:
-
-    async def work() -> None:
-        seen = await Seen(town).look()
-        earlier = headers_of(shown(town.learner.published))["witness"]
-        town.play(40)
-        told = shown(town.learner.published)
-        for witness in ("", earlier):
-            headers = {**headers_of(told), "witness": witness}
-            town.net.lies["/snapshot"] = lambda _, headers=headers: httpx.Response(
-                200, content=told.document, headers=headers
-            )
-            await tried(seen)
-            document = await seen.twin(f"/tasks/{town.task.id}.json")
-            assert document["now"]["publication"] == 1
-            assert "not cosigned" in document["warnings"][0]
-        town.net.lies.clear()
-        await tried(seen)
-        assert (await seen.twin(f"/tasks/{town.task.id}.json"))["now"]["publication"] == 2
-
-    run(work)
+async def test_a_ledger_that_disagrees_with_the_signed_publication_is_not_shown(town: Town) -> None:
+    content = dumps({"task": town.task.id, "ledger": {"spent": 0.001, "entries": 99, "prices": []}})
+    town.net.lies["/ledger/summary"] = lambda _: httpx.Response(200, content=content)
+    seen = await Seen(town).look()
+    assert (await seen.twin(f"/tasks/{town.task.id}.json"))["privacy"]["entries"] is None
 
 
-def test_a_ledger_that_disagrees_with_the_signed_publication_is_not_shown(town: Town) -> None:
-
-    async def work() -> None:
-        content = dumps({"task": town.task.id, "ledger": {"spent": 0.001, "entries": 99, "prices": []}})
-        town.net.lies["/ledger/summary"] = lambda _: httpx.Response(200, content=content)
-        seen = await Seen(town).look()
-        assert (await seen.twin(f"/tasks/{town.task.id}.json"))["privacy"]["entries"] is None
-
-    run(work)
-
-
-def test_a_document_that_promises_too_much_is_said_to(town: Town) -> None:
+async def test_a_document_that_promises_too_much_is_said_to(town: Town) -> None:
     from bandanna.deployment.task.document import Task
 
     better = Task.made({**town.task.content, "guarantee": {**town.task.content["guarantee"], "epsilon": 0.1}})
-
-    async def work() -> None:
-        seen = Seen(town)
-        town.net.lies["/task"] = lambda _: httpx.Response(200, content=better.document)
-        with pytest.raises(RoleUnavailable):  # its publications are those of another task
-            await seen.watches[0].step()
-        assert "promises something else than its policy keeps" in seen.watches[0].known.warnings[0]
-        page = Read(await seen.page(f"/tasks/{better.id}")).text
-        assert "because it could not be checked" in page
-        assert town.task.content["promise"] not in page
-
-    run(work)
+    seen = Seen(town)
+    town.net.lies["/task"] = lambda _: httpx.Response(200, content=better.document)
+    with pytest.raises(RoleUnavailable):  # its publications are those of another task
+        await seen.watches[0].step()
+    assert "promises something else than its policy keeps" in seen.watches[0].known.warnings[0]
+    page = Read(await seen.page(f"/tasks/{better.id}")).text
+    assert "because it could not be checked" in page
+    assert town.task.content["promise"] not in page
 
 
-def test_answers_are_read_to_an_end(town: Town) -> None:
-
+async def test_answers_are_read_to_an_end(town: Town) -> None:
     class Endless(httpx.AsyncBaseTransport):
         async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
             async def parts() -> Any:
@@ -222,19 +197,16 @@ def test_answers_are_read_to_an_end(town: Town) -> None:
 
             return httpx.Response(200, content=parts())
 
-    async def work() -> None:
-        with pytest.raises(RoleUnavailable, match=f"more than {poller.MOST}"):
-            await HttpRoleClient(transport=Endless()).get("http://127.0.0.1:1/")
-        elsewhere = {"location": "http://127.0.0.1:2/", "set-cookie": "a=b"}
-        web = HttpRoleClient(transport=httpx.MockTransport(lambda _: httpx.Response(302, headers=elsewhere)))
-        assert (await web.get("http://127.0.0.1:1/")).status == 302
-        assert not list(web._client.cookies.jar)
-        for place in ("file:///etc/passwd", "gopher://x", ""):
-            with pytest.raises(RoleUnavailable):
-                await web.get(place)
-        await web.close()
-
-    run(work)
+    with pytest.raises(RoleUnavailable, match=f"more than {poller.MOST}"):
+        await HttpRoleClient(transport=Endless()).get("http://127.0.0.1:1/")
+    elsewhere = {"location": "http://127.0.0.1:2/", "set-cookie": "a=b"}
+    web = HttpRoleClient(transport=httpx.MockTransport(lambda _: httpx.Response(302, headers=elsewhere)))
+    assert (await web.get("http://127.0.0.1:1/")).status == 302
+    assert not list(web._client.cookies.jar)
+    for place in ("file:///etc/passwd", "gopher://x", ""):
+        with pytest.raises(RoleUnavailable):
+            await web.get(place)
+    await web.close()
 
 
 def answer(content: Any, status: int = 200) -> RoleResponse:
@@ -266,44 +238,36 @@ def test_what_roles_tell_is_of_the_kind_that_it_has_to_be() -> None:
     assert parse_metrics("shuffler", answer(b"", 403)) == []
 
 
-def test_a_history_that_could_not_be_read_at_once_is_read_later(town: Town) -> None:
+async def test_a_history_that_could_not_be_read_at_once_is_read_later(town: Town) -> None:
     town.play(40)
-
-    async def work() -> None:
-        seen = Seen(town)
-        town.net.lies["/snapshot/1"] = lambda _: httpx.Response(503)
-        await tried(seen)
-        page = f"/tasks/{town.task.id}.json"
-        assert [each["publication"] for each in (await seen.twin(page))["series"]] == [0, 2]
-        assert "503" in (await seen.twin(page))["trouble"]
-        forged = dumps(loads(town.learner.published.document) | {"number": 1})
-        town.net.lies["/snapshot/1"] = lambda answer: httpx.Response(200, content=forged, headers=answer.headers)
-        await tried(seen)
-        document = await seen.twin(page)
-        assert document["warnings"] == ["Publication 1: a publication that the task's analyzer has not signed"]
-        town.net.lies.clear()
-        town.net.asked.clear()
-        await tried(seen)
-        assert not [path for _, path in town.net.asked if "/snapshot/" in path]  # what is known to be forged stays so
-        again = Seen(town)
-        await tried(again)
-        assert [each["publication"] for each in (await again.twin(page))["series"]] == [0, 1, 2]
-        assert (await again.twin(page))["warnings"] == []
-
-    run(work)
+    seen = Seen(town)
+    town.net.lies["/snapshot/1"] = lambda _: httpx.Response(503)
+    await tried(seen)
+    page = f"/tasks/{town.task.id}.json"
+    assert [each["publication"] for each in (await seen.twin(page))["series"]] == [0, 2]
+    assert "503" in (await seen.twin(page))["trouble"]
+    forged = dumps(loads(town.learner.published.document) | {"number": 1})
+    town.net.lies["/snapshot/1"] = lambda answer: httpx.Response(200, content=forged, headers=answer.headers)
+    await tried(seen)
+    document = await seen.twin(page)
+    assert document["warnings"] == ["Publication 1: a publication that the task's analyzer has not signed"]
+    town.net.lies.clear()
+    town.net.asked.clear()
+    await tried(seen)
+    assert not [path for _, path in town.net.asked if "/snapshot/" in path]  # what is known to be forged stays so
+    again = Seen(town)
+    await tried(again)
+    assert [each["publication"] for each in (await again.twin(page))["series"]] == [0, 1, 2]
+    assert (await again.twin(page))["warnings"] == []
 
 
-def test_an_older_analyzer_is_watched_too(town: Town) -> None:
-
-    async def work() -> None:
-        town.net.lies |= dict.fromkeys(("/history", "/ledger/summary"), lambda _: httpx.Response(404))
-        seen = await Seen(town).look()
-        document = await seen.twin(f"/tasks/{town.task.id}.json")
-        assert document["trouble"] == ""
-        assert document["privacy"]["entries"] is None
-        assert (await seen.client.get(f"/tasks/{town.task.id}/releases")).status_code == 502
-
-    run(work)
+async def test_an_older_analyzer_is_watched_too(town: Town) -> None:
+    town.net.lies |= dict.fromkeys(("/history", "/ledger/summary"), lambda _: httpx.Response(404))
+    seen = await Seen(town).look()
+    document = await seen.twin(f"/tasks/{town.task.id}.json")
+    assert document["trouble"] == ""
+    assert document["privacy"]["entries"] is None
+    assert (await seen.client.get(f"/tasks/{town.task.id}/releases")).status_code == 502
 
 
 def test_points_of_a_history_are_brief(tmp_path: Path) -> None:
@@ -563,29 +527,25 @@ def test_a_page_of_a_long_history_reads_and_shows_no_more_than_that_of_a_short_o
     assert max(sizes) < 100_000
 
 
-def test_lines_of_history_say_what_the_publications_say(long: Town) -> None:
-
-    async def work() -> None:
-        seen = await Seen(long).look()
-        lines = await seen.watches[0].lines(-1, 5)
-        assert [each["number"] for each in lines] == [0, 1, 2, 3, 4]
-        assert [each["outcome"] for each in lines[:3]] == ["begun", "released", "released"]
-        with long.learner._database.reading() as rows:
-            for each in [*lines, *(await seen.watches[0].lines(19_000, 1000))[-3:]]:
-                found = publication.read_publication_row(rows, each["number"])
-                content = loads(found.document)
-                assert each["chain"] == found.chain
-                assert (each["status"], each["spent"]) == (content["status"], content["spent"])
-        told = await seen.web.get(f"{seen.watches[0].known.url}/tasks/{long.task.id}/history?after=10&most=1e9")
-        document = told.document()
-        assert [each["number"] for each in document["lines"]] == list(range(11, 1011))
-        assert document["newest"] == MANY + 1
-        for wrong in ("after=x", "after=nan", "after=-7", "after=1e300", "most=0", "most=-1"):
-            answer = await seen.web.get(f"{seen.watches[0].known.url}/tasks/{long.task.id}/history?{wrong}")
-            assert answer.status == 400
-        assert (await seen.web.get(f"{seen.watches[0].known.url}/tasks/other/history")).status == 404
-
-    run(work)
+async def test_lines_of_history_say_what_the_publications_say(long: Town) -> None:
+    seen = await Seen(long).look()
+    lines = await seen.watches[0].lines(-1, 5)
+    assert [each["number"] for each in lines] == [0, 1, 2, 3, 4]
+    assert [each["outcome"] for each in lines[:3]] == ["begun", "released", "released"]
+    with long.learner._database.reading() as rows:
+        for each in [*lines, *(await seen.watches[0].lines(19_000, 1000))[-3:]]:
+            found = publication.read_publication_row(rows, each["number"])
+            content = loads(found.document)
+            assert each["chain"] == found.chain
+            assert (each["status"], each["spent"]) == (content["status"], content["spent"])
+    told = await seen.web.get(f"{seen.watches[0].known.url}/tasks/{long.task.id}/history?after=10&most=1e9")
+    document = told.document()
+    assert [each["number"] for each in document["lines"]] == list(range(11, 1011))
+    assert document["newest"] == MANY + 1
+    for wrong in ("after=x", "after=nan", "after=-7", "after=1e300", "most=0", "most=-1"):
+        answer = await seen.web.get(f"{seen.watches[0].known.url}/tasks/{long.task.id}/history?{wrong}")
+        assert answer.status == 400
+    assert (await seen.web.get(f"{seen.watches[0].known.url}/tasks/other/history")).status == 404
 
 
 def test_one_answer_reads_no_more_letters_than_its_bound(long: Town, monkeypatch: pytest.MonkeyPatch) -> None:

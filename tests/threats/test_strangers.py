@@ -180,186 +180,158 @@ def served_learner(app: Any, task: Any) -> Any:
 
 
 @pytest.mark.parametrize("mixers", [0, 1])
-def test_waiting_strangers_stop_nobody(mixers: int, tmp_path: Path) -> None:
+async def test_waiting_strangers_stop_nobody(mixers: int, tmp_path: Path) -> None:
     task = a_task(tmp_path, mixers=mixers)
     app = built("analyzer", task, tmp_path)
     served_learner(app, task)
     share = dumps({"nothing": 1})
     signature = sign(Secrets.read(tmp_path, "shuffler", task).sign, task.id, "share", share) if mixers else ""
-
-    async def flood() -> None:
-        host, path = "analyzer.example", f"/tasks/{task.id}"
-        asked = [Asked(app, "GET", f"{path}/snapshot?after=9&wait=25", host=host) for _ in range(MANY)]
-        waiting = await settle(asked)
-        assert await Asked(app, "GET", f"{path}/snapshot", host=host).answer() == 200
-        if mixers:
-            put = Asked(
-                app, "PUT", f"{path}/batches/0.0/shares/shuffler", body=share, host=host,
-                headers={"signature": signature},
-            )  # fmt: skip
-            assert (await put.answer(), put.document["reason"]) == (400, "invalid")
-        else:
-            post = Asked(app, "POST", f"{path}/reports", body=b"x", host=host)
-            assert (await post.answer(), post.document["reason"]) == (400, "malformed")
-        assert len(waiting) == 256
-        assert {each.status for each in asked if each not in waiting} == {204}
-        for each in waiting:
-            each.leave()
-        assert not await settle(waiting)
-        again = await settle([Asked(app, "GET", f"{path}/snapshot?after=9&wait=25", host=host) for _ in range(256)])
-        assert len(again) == 256
-        app.ending()
-        assert {await each.answer() for each in again} == {204}
-
-    asyncio.run(flood())
+    host, path = "analyzer.example", f"/tasks/{task.id}"
+    asked = [Asked(app, "GET", f"{path}/snapshot?after=9&wait=25", host=host) for _ in range(MANY)]
+    waiting = await settle(asked)
+    assert await Asked(app, "GET", f"{path}/snapshot", host=host).answer() == 200
+    if mixers:
+        put = Asked(
+            app, "PUT", f"{path}/batches/0.0/shares/shuffler", body=share, host=host,
+            headers={"signature": signature},
+        )  # fmt: skip
+        assert (await put.answer(), put.document["reason"]) == (400, "invalid")
+    else:
+        post = Asked(app, "POST", f"{path}/reports", body=b"x", host=host)
+        assert (await post.answer(), post.document["reason"]) == (400, "malformed")
+    assert len(waiting) == 256
+    assert {each.status for each in asked if each not in waiting} == {204}
+    for each in waiting:
+        each.leave()
+    assert not await settle(waiting)
+    again = await settle([Asked(app, "GET", f"{path}/snapshot?after=9&wait=25", host=host) for _ in range(256)])
+    assert len(again) == 256
+    app.ending()
+    assert {await each.answer() for each in again} == {204}
 
 
-def test_slow_strangers_do_not_stop_tickets(tmp_path: Path) -> None:
+async def test_slow_strangers_do_not_stop_tickets(tmp_path: Path) -> None:
     task = a_task(tmp_path, mixers=1)
     app = built("registrar", task, tmp_path)
     token = Secrets.read(tmp_path, "registrar", task).token
-
-    async def flood() -> None:
-        path = f"/tasks/{task.id}/tickets"
-        async with alive(app):
-            slow = [
-                Asked(app, "POST", path, body=None, address=f"10.1.{n // 250}.{n % 250}", host="registrar.example")
-                for n in range(MANY)
-            ]
-            assert not await settle(slow)
-            assert {each.status for each in slow} == {401}
-            given = Asked(
-                app, "POST", path, body=b'{"tickets": [{"user": "ada", "epoch": 0}]}', host="registrar.example",
-                headers={"authorization": f"Bearer {token}"},
-            )  # fmt: skip
-            assert await given.answer() == 200
-
-    asyncio.run(flood())
+    path = f"/tasks/{task.id}/tickets"
+    async with alive(app):
+        slow = [
+            Asked(app, "POST", path, body=None, address=f"10.1.{n // 250}.{n % 250}", host="registrar.example")
+            for n in range(MANY)
+        ]
+        assert not await settle(slow)
+        assert {each.status for each in slow} == {401}
+        given = Asked(
+            app, "POST", path, body=b'{"tickets": [{"user": "ada", "epoch": 0}]}', host="registrar.example",
+            headers={"authorization": f"Bearer {token}"},
+        )  # fmt: skip
+        assert await given.answer() == 200
 
 
-def test_waiters_are_woken_by_a_publication(tmp_path: Path) -> None:
+async def test_waiters_are_woken_by_a_publication(tmp_path: Path) -> None:
     task = a_task(tmp_path, mixers=1)
     app = built("analyzer", task, tmp_path)
-
-    async def wait() -> None:
-        learner = served_learner(app, task)
-        path = f"/tasks/{task.id}/snapshot?after=0&wait=25"
-        waiting = await settle([Asked(app, "GET", path, host="analyzer.example") for _ in range(20)])
-        assert len(waiting) == 20
-        newer = replace(learner.published, number=1)
-        await asyncio.get_running_loop().run_in_executor(None, partial(setattr, learner, "published", newer))
-        begun = time.monotonic()
-        assert {await each.answer() for each in waiting} == {200}
-        assert time.monotonic() - begun < 24  # less than what they wait for
-
-    asyncio.run(wait())
+    learner = served_learner(app, task)
+    path = f"/tasks/{task.id}/snapshot?after=0&wait=25"
+    waiting = await settle([Asked(app, "GET", path, host="analyzer.example") for _ in range(20)])
+    assert len(waiting) == 20
+    newer = replace(learner.published, number=1)
+    await asyncio.get_running_loop().run_in_executor(None, partial(setattr, learner, "published", newer))
+    begun = time.monotonic()
+    assert {await each.answer() for each in waiting} == {200}
+    assert time.monotonic() - begun < 24  # less than what they wait for
 
 
 @pytest.mark.parametrize(
     ("path", "free"), [("/reports", ["/route", "/job"]), ("/route", ["/reports", "/job"]), ("/job", ["/reports"])]
 )
-def test_classes_of_requests_do_not_take_each_others_places(path: str, free: list[str]) -> None:
+async def test_classes_of_requests_do_not_take_each_others_places(path: str, free: list[str]) -> None:
     limits = Limits(uploads=3, peers=3, others=3, waiters=3)
     methods = {"/reports": "POST", "/job": "PUT", "/route": "GET"}
-
-    async def flood() -> None:
-        app = a_role(limits=limits)
-        slow = [Asked(app, methods[path], path, body=None, address=f"10.0.0.{n}") for n in range(6)]
-        assert len(await settle(slow)) == 3
-        assert await Asked(app, methods[path], path, body=b"x").answer() == 503
-        for each in free:
-            assert await Asked(app, methods[each], each, body=b"x").answer() in (200, 201)
-        for left in slow:
-            left.leave()
-        assert not await settle(slow)
-        assert await Asked(app, methods[path], path, body=b"x").answer() in (200, 201)
-
-    asyncio.run(flood())
+    app = a_role(limits=limits)
+    slow = [Asked(app, methods[path], path, body=None, address=f"10.0.0.{n}") for n in range(6)]
+    assert len(await settle(slow)) == 3
+    assert await Asked(app, methods[path], path, body=b"x").answer() == 503
+    for each in free:
+        assert await Asked(app, methods[each], each, body=b"x").answer() in (200, 201)
+    for left in slow:
+        left.leave()
+    assert not await settle(slow)
+    assert await Asked(app, methods[path], path, body=b"x").answer() in (200, 201)
 
 
-def test_slow_bodies_of_one_address_stop_nobody() -> None:
+async def test_slow_bodies_of_one_address_stop_nobody() -> None:
     """Of 1,100 bodies that do not come, sent by one address or one network of IPv6, 16 are awaited, others are served.
 
     The 1,084 others are told to come again, and their connections end.
     """
-
-    async def flood() -> None:
-        app = a_role()
-        for address, other in (("10.0.0.1", "10.0.0.2"), ("2001:db8:0:7::%x", "2001:db8:0:8::1")):
-            slow = [
-                Asked(app, "POST", "/reports", body=None, address=address % n if "%" in address else address)
-                for n in range(MANY)
-            ]
-            await settle(slow)
-            assert sum(each.status is None for each in slow) == 16
-            refused = next(each for each in slow if each.status is not None)
-            assert (refused.status, refused.headers["connection"], refused.headers["retry-after"]) == (
-                503,
-                "close",
-                "1",
-            )
-            assert await Asked(app, "POST", "/reports", body=b"x", address=other).answer() == 201
-            for each in slow:
-                each.leave()
-            await settle(slow)
-
-    asyncio.run(flood())
+    app = a_role()
+    for address, other in (("10.0.0.1", "10.0.0.2"), ("2001:db8:0:7::%x", "2001:db8:0:8::1")):
+        slow = [
+            Asked(app, "POST", "/reports", body=None, address=address % n if "%" in address else address)
+            for n in range(MANY)
+        ]
+        await settle(slow)
+        assert sum(each.status is None for each in slow) == 16
+        refused = next(each for each in slow if each.status is not None)
+        assert (refused.status, refused.headers["connection"], refused.headers["retry-after"]) == (
+            503,
+            "close",
+            "1",
+        )
+        assert await Asked(app, "POST", "/reports", body=b"x", address=other).answer() == 201
+        for each in slow:
+            each.leave()
+        await settle(slow)
 
 
-def test_addresses_are_believed_from_proxies_alone() -> None:
-
+async def test_addresses_are_believed_from_proxies_alone() -> None:
     def slow(app: Any, address: str, told: str) -> list[Asked]:
         headers = {"x-forwarded-for": told} if told else {}
         return [Asked(app, "POST", "/reports", body=None, address=address, headers=headers) for _ in range(20)]
 
-    async def flood() -> None:
-        app = a_role()
-        app.listeners.open({}, proxies=["10.0.0.0/24"])
-        for address, told, most in (
-            ("10.1.0.1", "1.2.3.4", 16),  # no proxy
-            ("10.0.0.9", "6.6.6.6, 1.2.3.4", 16),  # one, for one client
-            ("10.0.0.9", "1.2.3.5, 10.0.0.8", 16),  # behind another one
-            ("10.0.0.9", "", 20),  # one that bounds its clients itself
-        ):
-            asked = slow(app, address, told)
-            await settle(asked)
-            assert sum(each.status is None for each in asked) == most
-            if "1.2.3.4" in told and most == 16 and address == "10.0.0.9":
-                lies = [
-                    Asked(app, "POST", "/reports", body=None, address=address,
-                          headers={"x-forwarded-for": f"6.6.6.{n}, 1.2.3.4"})
-                    for n in range(5)
-                ]  # fmt: skip
-                await settle(lies)
-                assert {each.status for each in lies} == {503}
-                asked += lies
-            for each in asked:
-                each.leave()
-            await settle(asked)
-
-    asyncio.run(flood())
+    app = a_role()
+    app.listeners.open({}, proxies=["10.0.0.0/24"])
+    for address, told, most in (
+        ("10.1.0.1", "1.2.3.4", 16),  # no proxy
+        ("10.0.0.9", "6.6.6.6, 1.2.3.4", 16),  # one, for one client
+        ("10.0.0.9", "1.2.3.5, 10.0.0.8", 16),  # behind another one
+        ("10.0.0.9", "", 20),  # one that bounds its clients itself
+    ):
+        asked = slow(app, address, told)
+        await settle(asked)
+        assert sum(each.status is None for each in asked) == most
+        if "1.2.3.4" in told and most == 16 and address == "10.0.0.9":
+            lies = [
+                Asked(app, "POST", "/reports", body=None, address=address,
+                      headers={"x-forwarded-for": f"6.6.6.{n}, 1.2.3.4"})
+                for n in range(5)
+            ]  # fmt: skip
+            await settle(lies)
+            assert {each.status for each in lies} == {503}
+            asked += lies
+        for each in asked:
+            each.leave()
+        await settle(asked)
 
 
-def test_bodies_that_come_too_slowly_are_refused() -> None:
+async def test_bodies_that_come_too_slowly_are_refused() -> None:
     limits = Limits(patience=0.2, seconds=600.0)
-
-    async def drip() -> None:
-        app = a_role(limits=limits)
-        async with alive(app):
-            slow = [Asked(app, "POST", path, body=None) for path in ("/reports", "/route")]
-            quick = Asked(app, "POST", "/reports", body=None)
-            quick.send(bytes(200_000))  # enough for a hundred seconds
-            async with asyncio.timeout(600):
-                while slow[0].status is None:
-                    slow[0].send(b"x")
-                    await asyncio.sleep(0.05)
-            assert slow[0].status == 408
-            assert quick.status is None
-            for each in (*slow, quick):
-                each.leave()
-            await settle([*slow, quick])
-
-    asyncio.run(drip())
+    app = a_role(limits=limits)
+    async with alive(app):
+        slow = [Asked(app, "POST", path, body=None) for path in ("/reports", "/route")]
+        quick = Asked(app, "POST", "/reports", body=None)
+        quick.send(bytes(200_000))  # enough for a hundred seconds
+        async with asyncio.timeout(600):
+            while slow[0].status is None:
+                slow[0].send(b"x")
+                await asyncio.sleep(0.05)
+        assert slow[0].status == 408
+        assert quick.status is None
+        for each in (*slow, quick):
+            each.leave()
+        await settle([*slow, quick])
 
 
 @pytest.fixture(scope="module")
@@ -440,7 +412,7 @@ def full(rows: Any) -> None:
 
 
 @pytest.mark.parametrize("name", list(URLS))
-def test_a_role_that_cannot_write_says_so(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_role_that_cannot_write_says_so(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[Any] = []
     claim = SQLiteDatabase.claim
     monkeypatch.setattr(SQLiteDatabase, "claim", lambda self: (opened.append(self), claim(self))[1])
@@ -454,16 +426,13 @@ def test_a_role_that_cannot_write_says_so(name: str, tmp_path: Path, monkeypatch
         assert await told.answer() == await inside.answer()
         return await told.answer(), told.document, inside.document.get("writes")
 
-    async def live() -> None:
-        async with alive(app):
-            (rows,) = opened
-            assert (await ask())[2] is None
-            await asyncio.get_running_loop().run_in_executor(None, full, rows)
-            assert await ask() == (503, {"ok": False}, False)
-            rows._writer._sql.execute("pragma max_page_count = 4294967294")
-            assert (await ask())[2] is None
-
-    asyncio.run(live())
+    async with alive(app):
+        (rows,) = opened
+        assert (await ask())[2] is None
+        await asyncio.get_running_loop().run_in_executor(None, full, rows)
+        assert await ask() == (503, {"ok": False}, False)
+        rows._writer._sql.execute("pragma max_page_count = 4294967294")
+        assert (await ask())[2] is None
 
 
 def test_a_database_that_can_only_be_read_is_noticed() -> None:
@@ -503,39 +472,31 @@ def test_health_is_written_once_in_five_seconds(tmp_path: Path, monkeypatch: pyt
         assert sql.execute("select count(*) from about").fetchall() == [(1,)]
 
 
-def test_a_role_that_is_not_well_tells_strangers_no_reason() -> None:
+async def test_a_role_that_is_not_well_tells_strangers_no_reason() -> None:
     app = a_role(health=lambda: {"ok": False, "fenced": True})
-
-    async def ask() -> None:
-        outside = Asked(app, "GET", "/readyz")
-        assert (await outside.answer(), outside.document) == (503, {"ok": False})
-        inside = Asked(app, "GET", "/readyz", headers={"authorization": "Bearer secret"})
-        assert (await inside.answer(), inside.document["fenced"]) == (503, True)
-
-    asyncio.run(ask())
+    outside = Asked(app, "GET", "/readyz")
+    assert (await outside.answer(), outside.document) == (503, {"ok": False})
+    inside = Asked(app, "GET", "/readyz", headers={"authorization": "Bearer secret"})
+    assert (await inside.answer(), inside.document["fenced"]) == (503, True)
 
 
 @pytest.mark.parametrize("name", list(URLS))
-def test_no_role_answers_under_another_name(name: str, tmp_path: Path) -> None:
+async def test_no_role_answers_under_another_name(name: str, tmp_path: Path) -> None:
     task = a_task(tmp_path, mixers=2)
     app = built(name, task, tmp_path)
     token = {"authorization": f"Bearer {Secrets.read(tmp_path, name, task).token}"}
-
-    async def ask() -> None:
-        found = [*app.table._literal.items(), *((each.pattern, methods) for each, methods in app.table._templates)]
-        paths = [(method, path) for path, methods in found for method in methods]
-        assert len(paths) >= 5
-        for method, path in [*paths, ("GET", "/nowhere")]:
-            where = target_of(path, task.id)
-            for host in ("evil.example", "evil.example:8701", f"{name}.example.evil.example", "", "10.9.9.8"):
-                asked = Asked(app, method, where, host=host, headers=token)
-                assert (await asked.answer(), asked.document["reason"]) == (421, "host"), (method, where, host)
-        for host in (f"{name}.example", f"{name.upper()}.EXAMPLE:443", "10.9.9.9", "10.9.9.9:8701"):
-            assert await Asked(app, "GET", "/nowhere", host=host).answer() == 404
-        app.listeners.open({}, names=["other.example"])
-        assert await Asked(app, "GET", "/nowhere", host="other.example:1").answer() == 404
-
-    asyncio.run(ask())
+    found = [*app.table._literal.items(), *((each.pattern, methods) for each, methods in app.table._templates)]
+    paths = [(method, path) for path, methods in found for method in methods]
+    assert len(paths) >= 5
+    for method, path in [*paths, ("GET", "/nowhere")]:
+        where = target_of(path, task.id)
+        for host in ("evil.example", "evil.example:8701", f"{name}.example.evil.example", "", "10.9.9.8"):
+            asked = Asked(app, method, where, host=host, headers=token)
+            assert (await asked.answer(), asked.document["reason"]) == (421, "host"), (method, where, host)
+    for host in (f"{name}.example", f"{name.upper()}.EXAMPLE:443", "10.9.9.9", "10.9.9.9:8701"):
+        assert await Asked(app, "GET", "/nowhere", host=host).answer() == 404
+    app.listeners.open({}, names=["other.example"])
+    assert await Asked(app, "GET", "/nowhere", host="other.example:1").answer() == 404
 
 
 def target_of(pattern: str, task: str) -> str:
