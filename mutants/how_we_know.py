@@ -114,7 +114,7 @@ def printed(text: str) -> dict[str, Figures]:
 
 def measured() -> dict[str, Figures]:
     """An audit of everything that is known to be good."""
-    result = run_gallery(wanted=lambda name, known: known == "good")
+    result = run_gallery(select=lambda name, known: known == "good")
     assert not result.surprises, result.surprises
     return {row.target: Figures.of(row) for row in result.rows}
 

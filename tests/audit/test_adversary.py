@@ -80,7 +80,6 @@ class Scaled(NoisySumAnalyzer):
     """Noise in proportion to the longest report: little where everybody reports little."""
 
     def analyze(self, state: Any, view: Any, source: Any) -> tuple[Any, Estimate]:
-        """With as much noise as this batch seems to need."""
         longest = 2 * float(np.max(np.linalg.norm(view.numbers, axis=-1))) / self.domain.sensitivity
         mechanism = replace(self.mechanism, std=self.mechanism.std * min(max(longest, 1e-3), 1.0))
         return NoisySumAnalyzer(domain=self.domain, mechanism=mechanism).analyze(state, view, source)
@@ -213,7 +212,6 @@ class Magic(Greedy):
 
 class FewSeeds(NoisySumAnalyzer):
     def analyze(self, state: Any, view: Any, source: Any) -> tuple[Any, Estimate]:
-        """As usual, from a source of its own."""
         seed = int(64 * float(np.ravel(source.uniform(1))[0]))
         return super().analyze(state, view, FastNoise(np.random.default_rng(seed)))
 
@@ -249,7 +247,6 @@ class Memory(Greedy):
         return {}
 
     def publish(self, state: Any) -> Floats:
-        """As usual, from memory where it is there and still true."""
         theta = super().publish(state)
         self.published[state.batches] = theta
         return theta

@@ -24,6 +24,7 @@ import polars as pl
 import pytest
 
 import bandanna as bd
+from bandanna.audit.gallery import FixedSeed, RawVariance
 from bandanna.audit.policies import LeakSearch
 from bandanna.audit.targets import AuditRow
 from bandanna.audit.values import OPAQUE, first_difference, list_arrays, take_apart
@@ -45,12 +46,6 @@ def row_of(target: Any, **more: Any) -> AuditRow:
     """The verdict on a policy in a small world, or on a protocol."""
     world = {"env": WORLD} if isinstance(target, bd.Policy) else {}
     return bd.audit.audit(target, trials=4000, **world, **more).rows[0]
-
-
-class RawVariance(NoisySumAnalyzer):
-    def analyze(self, state: Any, view: Any, source: Any) -> tuple[Any, Estimate]:
-        state, estimate = super().analyze(state, view, source)
-        return state, replace(estimate, variance=sum_plain_statistics(view.numbers, self.domain)[0].sum(axis=-1))
 
 
 class RawCount(NoisySumAnalyzer):
@@ -76,19 +71,10 @@ class RawAttribute(NoisySumAnalyzer):
         return state, told
 
 
-class FixedSeed(NoisySumAnalyzer):
-    """Noise of the right law from a generator that begins anew in every release."""
-
-    def analyze(self, state: Any, view: Any, source: Any) -> tuple[Any, Estimate]:
-        """As usual, from a source of its own."""
-        return super().analyze(state, view, FastNoise(np.random.default_rng(0)))
-
-
 class HiddenSeed(NoisySumAnalyzer):
     """The same, and noise from the source that was given is drawn and thrown away."""
 
     def analyze(self, state: Any, view: Any, source: Any) -> tuple[Any, Estimate]:
-        """As usual, from a source of its own."""
         super().analyze(state, view, source)
         return super().analyze(state, view, FastNoise(np.random.default_rng(0)))
 
@@ -97,7 +83,6 @@ class SeededByRows(NoisySumAnalyzer):
     """The seed is a digest of the rows: the same rows have the same noise."""
 
     def analyze(self, state: Any, view: Any, source: Any) -> tuple[Any, Estimate]:
-        """As usual, from a source of its own."""
         seed = int.from_bytes(np.ascontiguousarray(view.numbers).tobytes()[:64], "little")
         return super().analyze(state, view, FastNoise(np.random.default_rng(seed)))
 

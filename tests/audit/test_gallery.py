@@ -40,14 +40,14 @@ def test_every_known_fault_has_its_row() -> None:
 
 
 def test_all_known_faults_are_refuted_with_95_percent_confidence() -> None:
-    result = run_gallery(trials=8000, wanted=lambda name, known: known == "bad")
+    result = run_gallery(trials=8000, select=lambda name, known: known == "bad")
     assert [row.target for row in result.rows] == list(KNOWN_FAULTS)
     assert not result.surprises
     assert all(row.refuted and row.confidence >= 0.95 and row.lower_bound > row.claim.epsilon for row in result.rows)
 
 
 def test_all_known_truths_are_consistent_in_few_runs_and_their_prices_tight() -> None:
-    result = run_gallery(trials=512, wanted=lambda name, known: known == "good")
+    result = run_gallery(trials=512, select=lambda name, known: known == "good")
     assert {row.target for row in result.rows} >= set(ALGORITHMS)
     assert not result.surprises
     assert all(row.lower_bound <= row.claim.epsilon for row in result.rows)
@@ -70,8 +70,8 @@ def test_the_confidence_covers_all_rows() -> None:
 
 def test_the_same_seed_gives_the_same_verdicts() -> None:
     few = {"a re-noised batch", "LinUCB-CSDP"}
-    one, two = (run_gallery(trials=512, wanted=lambda name, known: name in few) for _ in range(2))
-    (alone,) = run_gallery(trials=512, wanted=lambda name, known: name == "LinUCB-CSDP").rows
+    one, two = (run_gallery(trials=512, select=lambda name, known: name in few) for _ in range(2))
+    (alone,) = run_gallery(trials=512, select=lambda name, known: name == "LinUCB-CSDP").rows
     assert one.to_dict() == two.to_dict()
     assert alone == one.rows[1]
 
@@ -90,7 +90,7 @@ def test_floats_that_are_reached_are_found() -> None:
 
 
 def test_rows_have_the_promised_columns(tmp_path: Path) -> None:
-    result = run_gallery(trials=1000, wanted=lambda name, known: name in {"half the noise", "gaussian"})
+    result = run_gallery(trials=1000, select=lambda name, known: name in {"half the noise", "gaussian"})
     assert [tuple(row) for row in result.to_dict()["rows"]] == [COLUMNS] * 2
     assert [row["known"] for row in result.to_dict()["rows"]] == ["bad", "good"]
     result.plot(tmp_path / "curves.svg")

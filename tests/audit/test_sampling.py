@@ -24,11 +24,11 @@ from bandanna.audit.sampling import (
     SamplingPlan,
     bound_by_sampling,
     choose_test,
-    claim_of,
     draw_blocks_here,
     fisher_direction,
     lower_bound_of_guesses,
     lower_confidence_bound,
+    make_claim,
     one_run_bound,
     probability_of_guesses,
     upper_confidence_bound,
@@ -142,10 +142,10 @@ def test_claims_need_exactly_what_they_allow(level: float, epsilon: float, delta
 
 def test_a_claim_is_gaussian_only_where_the_price_is() -> None:
     event = GaussianEvent(std=2.0, sensitivity=1.0)
-    claim = claim_of(event, epsilon=gdp.epsilon(1e-5, 0.5), delta=1e-5)
+    claim = make_claim(event, epsilon=gdp.epsilon(1e-5, 0.5), delta=1e-5)
     assert claim.mu == pytest.approx(0.5, rel=1e-9)
-    assert claim_of(event, epsilon=0.1, delta=1e-5).mu == pytest.approx(gdp.mu(0.1, 1e-5))  # what is stated, not paid
-    assert claim_of(LaplaceEvent(scale=1.0, sensitivity=1.0), epsilon=1.0, delta=0.0).mu is None
+    assert make_claim(event, epsilon=0.1, delta=1e-5).mu == pytest.approx(gdp.mu(0.1, 1e-5))  # what is stated, not paid
+    assert make_claim(LaplaceEvent(scale=1.0, sensitivity=1.0), epsilon=1.0, delta=0.0).mu is None
 
 
 @pytest.mark.parametrize("epsilon", [0.3, 2.0])

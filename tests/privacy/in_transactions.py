@@ -44,35 +44,27 @@ class InTransactions(LedgerStore):
         return self.alone(lambda: getattr(self._exclusive_process.store, name)(*given))
 
     def secret(self) -> bytes:
-        """Of the tables."""
         return self._do("secret")
 
     def entries(self) -> list[LedgerEntry]:
-        """Of the tables."""
         return self._do("entries")
 
     def find(self, task: str, batch: str) -> LedgerEntry | None:
-        """In the tables."""
         return self._do("find", task, batch)
 
     def commit(self, entry: LedgerEntry) -> None:
-        """Into the tables."""
         self._do("commit", entry)
 
     def keep(self, task: str, batch: str, release: Any) -> None:
-        """In the tables."""
         self._do("keep", task, batch, release)
 
     def tasks(self) -> dict[str, Counter[Event]]:
-        """Of the tables."""
         return self._do("tasks")
 
     def named(self, task: str) -> bool | None:
-        """In the tables."""
         return self._do("named", task)
 
     def appearances(self, task: str, people: Iterable[str]) -> dict[str, int]:
-        """In the tables."""
         return self._do("appearances", task, people)
 
 

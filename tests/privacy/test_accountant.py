@@ -35,7 +35,6 @@ from bandanna.privacy.events import (
 )
 from bandanna.privacy.factorisation import BinaryTree
 from bandanna.privacy.prices import fine_grid, gaussian_price
-from bandanna.privacy.shuffled_gaussian import shuffled_gaussian_delta
 
 Floats = NDArray[np.float64]
 STEP = 1e-3
@@ -277,12 +276,6 @@ def answers(epsilon: float) -> float:
     return (2 * p - 1) * epsilon
 
 
-def test_grid_raises_the_price_of_laplace_noise() -> None:
-    event = LaplaceEvent(scale=1.0, sensitivity=1.0, dim=4, grid=0.01)
-    assert accountant.epsilon(event, 0.0) == pytest.approx(1.04)
-    assert accountant.rho(event) == pytest.approx(answers(1.04))
-
-
 def test_pure_releases_have_a_pure_price() -> None:
     laplace, discrete = LaplaceEvent(scale=4.0, sensitivity=1.0, dim=2), DiscreteLaplaceEvent(scale=8.0, shift=2.0)
     both = CompositionEvent(events=(repeated(laplace, 6), discrete))
@@ -292,29 +285,6 @@ def test_pure_releases_have_a_pure_price() -> None:
 
 
 # Shuffled reports
-
-
-def test_shuffled_reports_are_priced_by_the_amplification_bound() -> None:
-    event = ShuffledGaussianEvent(std=3.0, sensitivity=1.0, users=1000)
-    for times, epsilon in ((1, 0.3), (3, 0.5)):
-        amplified = shuffled_gaussian_delta(std=3.0, sensitivity=1.0, users=1000, times=times, epsilon=epsilon)
-        assert accountant.delta(repeated(event, times), epsilon) == amplified
-        assert amplified <= float(gdp.delta(epsilon, math.sqrt(times) / 3.0))
-        assert amplified >= float(gdp.delta(epsilon, math.sqrt(times / 1000) / 3.0))
-
-
-def test_tails_of_shuffled_reports_are_charged() -> None:
-    exact = ShuffledGaussianEvent(std=3.0, sensitivity=1.0, users=1000)
-    event = ShuffledGaussianEvent(std=3.0, sensitivity=1.0, users=1000, tail=1e-9)
-    for times, epsilon in ((1, 0.3), (3, 0.5)):
-        mass = times * 1000 * 1e-9 * (1 + math.exp(epsilon))  # any of the batch's reports may be the odd one
-        assert (
-            accountant.delta(repeated(event, times), epsilon)
-            >= accountant.delta(repeated(exact, times), epsilon) + 0.999 * mass
-        )
-    other = GaussianEvent(std=5.0, sensitivity=1.0)
-    dear, cheap = (accountant.delta(CompositionEvent(events=(one, other)), 0.5) for one in (event, exact))
-    assert dear >= cheap + 1e-9 * (1 + math.exp(0.5)) * 0.999
 
 
 def test_shuffled_reports_beside_another_release_are_no_dearer_than_without_a_shuffler() -> None:

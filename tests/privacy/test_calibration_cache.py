@@ -7,13 +7,11 @@ import json
 import math
 import os
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bandanna.device.domain import Box
 from bandanna.privacy import accountant, calibration_cache, shuffled_gaussian
 from bandanna.privacy import shuffled_gaussian as amplification
 from bandanna.privacy.budgets import ApproxDP
@@ -21,7 +19,6 @@ from bandanna.privacy.calibration import BinomialNoise, binomial_noise, calibrat
 from bandanna.privacy.calibration_cache import clear_memory, compute_cached, find_cache_folder
 from bandanna.privacy.events import Event, RepetitionEvent, ShuffledGaussianEvent
 from bandanna.privacy.factorisation import BLT
-from bandanna.protocols.gaussian import ShuffleGaussian
 
 
 class Counted:
@@ -252,19 +249,6 @@ def test_a_file_that_is_no_result_is_computed_again(kind: str, place: Path) -> N
     clear_memory()
     assert found("kind", {"n": 1}, search) == {"x": 1}
     assert search.runs == 2
-
-
-def test_a_stale_calibration_of_returning_users_does_not_weaken_the_noise(
-    place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    search = functools.cache(shuffled_gaussian.shuffled_gaussian_std)  # it would find the same again
-    monkeypatch.setattr(amplification, "shuffled_gaussian_std", search)
-    make = partial(ShuffleGaussian.calibrate, domain=Box(dim=1), budget=SHUFFLED, batch=50, participations=3)
-    honest = make().noise_std
-    forge(place, {"std": 0.3 * honest})  # the width is 1: as the search's own unit
-    protocol = make()
-    assert protocol.noise_std == honest
-    assert protocol.guarantee.epsilon <= 1.0
 
 
 BUDGET = ApproxDP(epsilon=1.0, delta=1e-5)

@@ -14,6 +14,11 @@ from scipy import optimize, special
 from bandanna.errors import BudgetExceeded, InvalidBudget
 from bandanna.numeric import search
 from bandanna.privacy import accountant, amplification, calibration, gdp, prices, shuffled_gaussian
+from bandanna.privacy.amplification import (
+    LossDistribution,
+    composed_blanket,
+    stop_loss,
+)
 from bandanna.privacy.budgets import ZCDP, ApproxDP, PureDP
 from bandanna.privacy.calibration import (
     BinomialNoise,
@@ -35,15 +40,33 @@ from bandanna.privacy.events import (
     CompositionEvent,
     ContinualEvent,
     DiscreteGaussianEvent,
+    DiscreteLaplaceEvent,
     Event,
     GaussianEvent,
     LaplaceEvent,
+    RecordEvent,
     RepetitionEvent,
     ShuffledGaussianEvent,
 )
 from bandanna.privacy.factorisation import factorise
 from bandanna.privacy.ledger import Ledger
-from bandanna.privacy.prices import binomial_unit, composable_shift, expected_delta, fine_grid, gaussian_price
+from bandanna.privacy.prices import (
+    binomial_unit,
+    composable_shift,
+    compute_unrounded_share,
+    concentrated_price,
+    expected_delta,
+    fine_grid,
+    gaussian_price,
+    pure_price,
+)
+from bandanna.privacy.shuffled_gaussian import (
+    ShuffledBatches,
+    _minimize_unimodal,
+    shuffled_gaussian_delta,
+    shuffled_gaussian_epsilon,
+    shuffled_gaussian_std,
+)
 
 TAIL = 1e-9
 
@@ -412,3 +435,174 @@ def test_the_search_for_coins_begins_at_their_estimate(times: int, monkeypatch: 
     copies = calibration._search_bits(6, 5, BUDGET, times, math.sqrt(times) / mu)
     assert copies is not None
     assert copies.trials == math.ceil((12 / mu) ** 2 * times / 5)
+
+
+def test_gaussian_noise_costs_sensitivity_over_std() -> None:
+    assert gaussian_price(GaussianEvent(std=2.0, sensitivity=3.0), TAIL).mu == 1.5
+
+
+def test_laplace_noise_costs_sensitivity_and_steps_over_scale() -> None:
+    assert pure_price(LaplaceEvent(scale=4.0, sensitivity=2.0, dim=3, grid=0.5)) == (2.0 + 3 * 0.5) / 4.0
+    assert pure_price(DiscreteLaplaceEvent(scale=4.0, shift=6.0, dim=3)) == 1.5
+
+
+def test_the_share_of_the_data_in_a_price_is_that_without_rounding() -> None:
+    tree = factorise("tree", horizon=8)
+    stream = ContinualEvent(factorisation=tree, std=8.0, sensitivity=2.0, participations=2, dim=3, grid=0.5)
+    change, touched = 2.0 * tree.sensitivity(2), 3 * tree.releases(2)
+    assert compute_unrounded_share(stream, TAIL) == pytest.approx(change / (change + 0.5 * math.sqrt(touched)))
+    report = GaussianEvent(std=8.0, sensitivity=2.0, dim=9, grid=0.5)
+    assert compute_unrounded_share(report, TAIL) == pytest.approx(2.0 / (2.0 + 0.5 * 3))
+    for event, moved in ((stream, change + 0.5 * math.sqrt(touched)), (report, 2.0 + 0.5 * 3)):
+        assert concentrated_price(event) == pytest.approx(moved**2 / (2 * 8.0**2))
+    coins = BinomialEvent(trials=10_000, shift=6.0, reach=6, dim=50, rounded=True)
+    assert compute_unrounded_share(coins, TAIL) == pytest.approx(6.0 / composable_shift(6.0, 50, TAIL / 2))
+
+
+def test_returning_people_pay_for_every_batch_of_every_task() -> None:
+    noisy = {std: GaussianEvent(std=std, sensitivity=1.0) for std in (2.0, 3.0, 5.0)}
+    tasks = {"mixed": Counter({noisy[2.0]: 1, noisy[3.0]: 4}), "alike": Counter({noisy[5.0]: 7})}
+    mu = math.sqrt(1 / 2.0**2 + 1 / 3.0**2 + 2 / 5.0**2)
+    assert accountant.compute_spent(tasks, 2, 1e-5) == pytest.approx(gdp.epsilon(1e-5, mu), rel=1e-6)
+
+
+def test_tails_are_shared_out_among_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    noisy = {std: GaussianEvent(std=std, sensitivity=1.0) for std in (2.0, 3.0, 5.0)}
+    tasks = {"mixed": Counter({noisy[2.0]: 1, noisy[3.0]: 4}), "alike": Counter({noisy[5.0]: 7})}
+    spent, price = list[float](), accountant.price
+    monkeypatch.setattr(accountant, "price", lambda event, tail: spent.append(tail) or price(event, tail))
+    accountant._delta(tasks, 2, 1.0, 1e-5)
+    assert spent[0] == pytest.approx(accountant.tail_for(1e-5, 1.0) / 2, abs=0.0)
+
+
+def test_records_of_returning_people_are_priced_one_by_one() -> None:
+    matrix = RecordEvent(event=GaussianEvent(std=math.sqrt(2), sensitivity=math.sqrt(2)), part="matrix")
+    vector = RecordEvent(event=GaussianEvent(std=2.0, sensitivity=2.0), part="vector")
+    tasks = {"matrix": Counter({matrix: 3}), "vector": Counter({vector: 3})}
+    epsilon = gdp.epsilon(1e-5, 2.0)  # two of each, of mu = 1
+    assert accountant.compute_spent(tasks, 2, 1e-5) == pytest.approx(epsilon, rel=1e-6)
+    assert not accountant.is_within_budget(tasks, 2, ApproxDP(epsilon=0.999 * epsilon, delta=1e-5))
+    assert accountant.is_within_budget(tasks, 2, ApproxDP(epsilon=1.001 * epsilon, delta=1e-5))
+
+
+def test_tails_of_all_shuffled_batches_are_charged() -> None:
+    tail, delta = 1e-13, []
+    for each in (tail, 0.0):
+        batch = ShuffledGaussianEvent(std=5.0, sensitivity=1.0, users=80, tail=each)
+        delta.append(accountant.delta_near(RepetitionEvent(event=batch, times=2), 0.5, 1e-5))
+    beyond = 2 * 80 * 5 * tail * (1 + math.exp(0.5))  # proofs.md B.1, step 5
+    assert delta[0] - delta[1] == pytest.approx(beyond, rel=1e-3, abs=0.0)
+
+
+USERS, SCALE, EPSILON = 80, 3.0, 0.3
+
+
+def written(times: int) -> float:
+    """The bound on a coarse grid of eps0, at epsilon itself: what mixtures reveal, and M tails."""
+    found, mu = [], 1 / SCALE
+    for local in np.geomspace(0.8, 2.4, 60).tolist()[:: 1 if times == 1 else 4]:
+        moved = times * (USERS - 1) * math.exp(-local) * float(gdp.delta(local, mu))
+        if times == 1:
+            hidden = (1 + math.exp(EPSILON)) * stop_loss(users=USERS, chance=math.exp(-local), mu=mu, epsilon=EPSILON)
+            found.append(hidden + (math.expm1(EPSILON) + 2 * float(gdp.delta(EPSILON, mu))) * moved)
+        else:
+            hidden = float(composed_blanket(USERS, local, mu, times).get_delta_for_epsilon(EPSILON))
+            found.append(hidden + (1 + math.exp(EPSILON)) * moved)
+    return min(found)
+
+
+@pytest.mark.parametrize("times", [1, pytest.param(2, marks=pytest.mark.full)])
+def test_the_least_bound_is_found(times: int) -> None:
+    batches, as_written = ShuffledBatches(users=USERS, times=times), written(times)
+    delta = batches.delta(SCALE, EPSILON)
+    alone = float(gdp.delta(EPSILON, math.sqrt(times) / SCALE))
+    assert (0.8 if times == 1 else 0.5) * as_written <= delta <= as_written * 1.002 < 0.2 * alone
+    epsilon, scale = batches.epsilon(SCALE, delta), batches.scale(EPSILON, delta)
+    assert epsilon == pytest.approx(EPSILON, rel=1e-3)
+    assert scale == pytest.approx(SCALE, rel=5e-4)
+    given = {"sensitivity": 2.0, "users": USERS, "times": times}
+    assert shuffled_gaussian_delta(std=2 * SCALE, epsilon=EPSILON, **given) == delta
+    assert shuffled_gaussian_epsilon(std=2 * SCALE, delta=delta, **given) == epsilon
+    std = shuffled_gaussian_std(epsilon=EPSILON, delta=delta, **given)
+    assert std == 2 * scale
+    if times == 1:
+        one = shuffled_gaussian_epsilon(std=2 * SCALE, sensitivity=2.0, users=USERS, delta=delta)
+        assert one == epsilon
+
+
+def test_the_bound_of_one_batch_is_the_theorem() -> None:
+    batches, local, mu = ShuffledBatches(users=USERS), 1.3, 1 / SCALE
+    moved = (USERS - 1) * math.exp(-local) * float(gdp.delta(local, mu))
+    tail = (math.expm1(EPSILON) + 2 * float(gdp.delta(EPSILON, mu))) * moved
+    hidden = stop_loss(users=USERS, chance=math.exp(-local), mu=mu, epsilon=EPSILON)
+    assert batches._tail(local, SCALE, EPSILON) == pytest.approx(tail, rel=1e-12)
+    assert batches._bound(local, SCALE, EPSILON) == pytest.approx((1 + math.exp(EPSILON)) * hidden + tail, rel=1e-12)
+    assert batches._before(2.2, SCALE, EPSILON) == batches._bound(2.2, SCALE, EPSILON)
+    assert batches._before(0.2, SCALE, 4.0) < 0.5 * batches._bound(0.2, SCALE, 4.0)  # it rises there
+    least = min(batches._bound(0.2, SCALE, float(e)) for e in np.geomspace(0.08, 4.0, 100))
+    assert batches._before(0.2, SCALE, 4.0) == pytest.approx(least, rel=1e-2)
+
+
+@pytest.mark.parametrize("times", [1, 4])
+def test_without_others_every_batch_is_a_gaussian_report(times: int) -> None:
+    batches = ShuffledBatches(users=1, times=times)
+    mu = math.sqrt(times) / SCALE
+    delta = float(gdp.delta(EPSILON, mu))
+    assert batches.delta(SCALE, EPSILON) == delta
+    assert batches.epsilon(SCALE, delta) == pytest.approx(EPSILON)
+    assert batches.scale(EPSILON, delta) == pytest.approx(SCALE)
+    given = {"sensitivity": 2.0, "users": 1, "times": times}
+    assert shuffled_gaussian_delta(std=2 * SCALE, epsilon=EPSILON, **given) == delta
+    assert shuffled_gaussian_std(epsilon=EPSILON, delta=delta, **given) == pytest.approx(2 * SCALE)
+
+
+class Known(ShuffledBatches):
+    """Batches that hide somebody as little as Gaussian reports at 0.97 of the distance would."""
+
+    def _bound(self, local: float, scale: float, epsilon: float) -> float:
+        return float(gdp.delta(epsilon, 0.97 * math.sqrt(self.times) / scale))
+
+
+@pytest.mark.parametrize("times", [1, 4])
+def test_epsilon_and_noise_are_inverse_to_a_delta_that_is_known(times: int) -> None:
+    batches = Known(users=USERS, times=times)
+    delta = batches.delta(SCALE, EPSILON)
+    assert batches.epsilon(SCALE, delta) == pytest.approx(EPSILON, rel=1e-5)
+    assert SCALE <= batches.scale(EPSILON, delta) <= SCALE * (1 + 2e-4)
+
+
+def test_rounding_is_charged_for_every_batch() -> None:
+    times, local = 3, math.exp(0.01 * round(math.log(1.7) / 0.01))
+    composed = float(composed_blanket(USERS, local, 1 / SCALE, times).get_delta_for_epsilon(4.0))
+    batches = ShuffledBatches(users=USERS, times=times)
+    moved = times * (USERS - 1) * math.exp(-local) * float(gdp.delta(local, 1 / SCALE))
+    assert batches._tail(local, SCALE, 4.0) == pytest.approx((1 + math.exp(4.0)) * moved, rel=1e-12)
+    rest = batches._bound(local, SCALE, 4.0) - (1 + math.exp(4.0)) * moved
+    assert rest - composed == pytest.approx(3e-16, abs=0.5e-16)
+    revealed = composed_blanket(USERS, local, 1 / SCALE, times).get_delta_for_epsilon(0.3)
+    assert revealed > 1e-3
+    assert batches._bound(local, SCALE, 0.3) == pytest.approx(revealed + (1 + math.exp(0.3)) * moved, rel=1e-9)
+
+
+def test_losses_are_composed_with_all_their_mass() -> None:
+    one = LossDistribution(step=0.1, first=-1, masses=np.array([0.3, 0.4, 0.29]), infinite=0.01)
+    three = one.composed(3)
+    assert three.infinite == pytest.approx(1 - 0.99**3, rel=1e-12)
+    assert (three.step, three.first) == (0.1, -3)
+    np.testing.assert_allclose(three.masses, np.convolve(np.convolve(one.masses, one.masses), one.masses), rtol=1e-12)
+
+
+@pytest.mark.parametrize("least", [-0.7, 0.3, 2.9])
+def test_a_parabola_is_seen_through(least: float) -> None:
+    tried = list[float]()
+
+    def value(place: float) -> float:
+        tried.append(place)
+        return (place - least) ** 2
+
+    assert _minimize_unimodal(value, -2.0, 4.0, 1e-4)[1] == pytest.approx(least, abs=1e-4)
+    assert len(tried) < 10  # golden sections would take 24
+
+
+def test_the_least_is_found_at_an_end() -> None:
+    assert _minimize_unimodal(lambda place: -place, 0.0, 1.0, 1e-4)[1] == pytest.approx(1.0, abs=1e-4)

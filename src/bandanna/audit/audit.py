@@ -15,7 +15,7 @@ from bandanna import validation
 from bandanna.audit import mechanisms, policies, targets
 from bandanna.audit.releases import FAR_REWARD, find_farthest_rows
 from bandanna.audit.replay import draw_other_contexts, play_recorded, protects_features, record_neighbours
-from bandanna.audit.sampling import Claim, claim_of
+from bandanna.audit.sampling import Claim, make_claim
 from bandanna.audit.targets import (
     CONFIDENCE,
     TRIALS,
@@ -111,8 +111,8 @@ def view_target(
     def shown(snapshot: Any, rng: np.random.Generator, replicates: tuple[int, ...]) -> Floats:
         if view == "snapshot":
             parts = [np.asarray(each, dtype=float) for each in list_arrays(snapshot)]
-            kept = [np.broadcast_to(each, (*replicates, *each.shape[len(replicates) :])) for each in parts]
-            return np.concatenate([each.reshape(*replicates, -1) for each in kept], axis=-1)
+            repeated = [np.broadcast_to(each, (*replicates, *each.shape[len(replicates) :])) for each in parts]
+            return np.concatenate([each.reshape(*replicates, -1) for each in repeated], axis=-1)
         given = np.broadcast_to(contexts, (*replicates, *contexts.shape))
         choice = policy.act(snapshot, policy.clip_features(given), GeneratorRandomness(lambda _: rng))
         taken = choice.actions[..., None] == np.arange(contexts.shape[-2])
@@ -126,7 +126,7 @@ def view_target(
             return shown(learned(life, rng, (runs,)), rng, (runs,))
         return np.stack([shown(learned(life, rng, ()), rng, ()) for _ in range(runs)])
 
-    claim = claim_of(recording.script.event, epsilon=claimed, delta=at)
+    claim = make_claim(recording.script.event, epsilon=claimed, delta=at)
     chunk = min(recording.script.chunk, 4096) if together else 256
     return Target(
         name=f"{name}, {view}", claim=claim, draw=draw, chunk=chunk, looked=(_LOOKED_AT,), unseen=_NOT_LOOKED_AT

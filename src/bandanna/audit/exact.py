@@ -130,13 +130,13 @@ def _gather_tails(p: Floats, q: Floats) -> LawPair:
     end = len(both) - int(np.searchsorted(np.cumsum(both[::-1]), _RARE))
     if end - begin < 2:
         return p, q
-    kept = []
+    gathered = []
     for law in (p, q):
         cut = law[begin:end].copy()
         cut[0] += law[:begin].sum()
         cut[-1] += law[end:].sum()
-        kept.append(cut)
-    return kept[0], kept[1]
+        gathered.append(cut)
+    return gathered[0], gathered[1]
 
 
 def gaussian_pair(mu: float) -> LawPair:
@@ -208,9 +208,9 @@ def _convolve_capped(one: Floats, two: Floats) -> Floats:
     """Return the law of the sum of two independent numbers; values above K become K."""
     size = fft.next_fast_len(2 * _CELLS + 1, real=True)
     whole = np.maximum(fft.irfft(fft.rfft(one, size) * fft.rfft(two, size), size)[: 2 * _CELLS + 1], 0.0)
-    kept = whole[: _CELLS + 1].copy()
-    kept[-1] += whole[_CELLS + 1 :].sum()
-    return np.asarray(kept / kept.sum())
+    capped = whole[: _CELLS + 1].copy()
+    capped[-1] += whole[_CELLS + 1 :].sum()
+    return np.asarray(capped / capped.sum())
 
 
 # Totals of shuffled counts
@@ -291,8 +291,8 @@ def _sum_law(whole: Ints, rests: Floats) -> tuple[int, Floats]:
     law = np.ones(1)
     for rest in rests[rests > 0]:
         law = np.append(law * (1 - rest), 0.0) + np.append(0.0, law * rest)
-    kept = np.flatnonzero(law > 1e-30)
-    return int(whole.sum() + kept[0]), law[kept[0] : kept[-1] + 1]
+    places = np.flatnonzero(law > 1e-30)
+    return int(whole.sum() + places[0]), law[places[0] : places[-1] + 1]
 
 
 def _binomial_law(trials: int, chance: float) -> Floats:

@@ -601,7 +601,7 @@ def run_gallery(
     *,
     trials: int = 20_000,
     seed: int = 0,
-    wanted: Callable[[str, str], bool] = lambda name, known: True,
+    select: Callable[[str, str], bool] = lambda name, known: True,
     jobs: int | None = None,
     executor: str | Executor | None = None,
     scheduler: str | None = None,
@@ -613,7 +613,7 @@ def run_gallery(
     ----------
     trials, seed : int
         The number of runs of a row, and the seed.
-    wanted : callable
+    select : callable
         (name, known) -> whether to audit this row.
     jobs, executor, scheduler
         As in `bd.experiments.run`; a row is a task. By default this process.
@@ -626,7 +626,7 @@ def run_gallery(
         A row for each target.
     """
     working = choose_executor_or_here(executor, jobs=jobs, scheduler=scheduler)
-    todo = [(name, known) for name, known, _ in gallery_targets() if wanted(name, known)]
+    todo = [(name, known) for name, known, _ in gallery_targets() if select(name, known)]
     tasks = {each: {"name": each[0], "known": each[1], "trials": trials, "seed": seed} for each in todo}
     rows: dict[tuple[str, str], AuditRow] = {}
     progress(0, len(todo), "")

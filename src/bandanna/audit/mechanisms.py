@@ -23,7 +23,7 @@ from bandanna.audit.releases import (
     measure_moves,
 )
 from bandanna.audit.replay import choose_worst
-from bandanna.audit.sampling import Claim, claim_of
+from bandanna.audit.sampling import Claim, make_claim
 from bandanna.audit.targets import SINGLE, Target
 from bandanna.device.domain import Ball
 from bandanna.device.noise import FastNoise
@@ -74,7 +74,7 @@ def target_from_mechanism(
     event = mechanism.event
     if epsilon is None:
         epsilon = accountant.epsilon(event, delta)
-    claim = claim_of(event, epsilon=epsilon, delta=delta)
+    claim = make_claim(event, epsilon=epsilon, delta=delta)
     if isinstance(mechanism, ContinualGaussian):
         return _stream_target(mechanism, name or "ContinualGaussian", claim)
     values = neighbouring_values(mechanism)
@@ -290,7 +290,7 @@ def target_from_scripts(
     script = scripts[place]
     target = Target(
         name="",
-        claim=claim_of(event or script.event, epsilon=epsilon, delta=delta),
+        claim=make_claim(event or script.event, epsilon=epsilon, delta=delta),
         draw=script.draw,
         scored=script.scored,
         chunk=script.chunk,

@@ -97,7 +97,7 @@ class LeakSearch:
             for position in range(len(played.rewards))
         ]
 
-    def round_of(self, place: UserPosition) -> int:
+    def find_round(self, place: UserPosition) -> int:
         """Return the round of this user."""
         return self.probe.begins[place.episode] + place.position
 
@@ -119,7 +119,7 @@ class LeakSearch:
         strata = (rng.permutation(users * runs) + rng.random(users * runs)) / (users * runs)
         drawn = (low + (high - low) * strata).reshape(runs, users)
         clicks = rng.permutation(np.resize([low, 0.0, high], users))
-        rounds = np.array([self.round_of(each) for each in self.places], dtype=np.int64)
+        rounds = np.array([self.find_round(each) for each in self.places], dtype=np.int64)
         private = protects_features(self.policy)
         crowds = [
             Substitution(
@@ -247,7 +247,7 @@ class LeakSearch:
             length, position, pair = longest.get(number, (0.0, 0, (0, 0)))
             if length > TOO_LONG_BY:
                 place = UserPosition(episode=number, position=position)
-                at = int(np.searchsorted(self.crowds[0].rounds, self.round_of(place)))
+                at = int(np.searchsorted(self.crowds[0].rounds, self.find_round(place)))
                 one, two = (self.crowds[each].only(slice(at, at + 1)) for each in pair)
                 yield self._recorded(place, (one, two))
                 continue

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from bandanna.audit.releases import RecordingScales, ReleasePair, ReleaseScript, fields_beside_total, find_farthest_rows
-from bandanna.audit.sampling import claim_of, lower_confidence_bound
+from bandanna.audit.sampling import lower_confidence_bound, make_claim
 from bandanna.audit.values import OPAQUE, ValueLeaf, take_apart
 from bandanna.device.domain import Estimate
 from bandanna.device.noise import FastNoise
@@ -52,7 +52,7 @@ class Substitution:
     private: bool
 
     @classmethod
-    def of_row(cls, row: PlayedRounds, *, at: int, private: bool) -> Substitution:
+    def from_row(cls, row: PlayedRounds, *, at: int, private: bool) -> Substitution:
         """Return the row of one user in a round."""
         reward = row.rewards.reshape(1, -1)[:, 0]
         return cls(rounds=np.array([at]), rewards=reward, features=row.features, private=private)
@@ -193,7 +193,7 @@ def _mean_distance(script: ReleaseScript) -> float:
 
 def _needed_share(script: ReleaseScript, *, epsilon: float, delta: float) -> float:
     """Return the need of the exact laws as a share of the claim; 0 where they are not known."""
-    claim = claim_of(script.event, epsilon=epsilon, delta=delta)
+    claim = make_claim(script.event, epsilon=epsilon, delta=delta)
     if math.isinf(claim.parameter) or claim.parameter == 0:
         return 0.0
     known = claim.needs(mu=script.mu, pure=script.pure)
@@ -435,7 +435,7 @@ def record_neighbours(
     private, row = protects_features(policy), probe.episodes[place][1].at(slice(position, position + 1))
     pair = find_farthest_rows(policy, priced, row, private=private)
     at = probe.begins[place] + position
-    one, two = (Substitution.of_row(each, at=at, private=private) for each in pair)
+    one, two = (Substitution.from_row(each, at=at, private=private) for each in pair)
     return record_worlds(policy, env, (one, two), rounds=rounds, seed=seed, place=place, position=position)
 
 

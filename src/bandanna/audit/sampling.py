@@ -80,8 +80,8 @@ class Claim:
             moved = special.ndtr(special.ndtri(np.minimum(level + self.tail, 1.0)) + self.mu)
             return np.asarray(np.minimum(moved + self.tail, 1.0))
         ratio = math.exp(min(self.epsilon, 700.0))
-        kept = 1 - np.maximum(1 - self.delta - level, 0.0) / ratio  # the same, of the complement of the test
-        return np.asarray(np.minimum(np.minimum(ratio * level + self.delta, kept), 1.0))
+        complement = 1 - np.maximum(1 - self.delta - level, 0.0) / ratio  # the same, of the complement of the test
+        return np.asarray(np.minimum(np.minimum(ratio * level + self.delta, complement), 1.0))
 
     def needed(self, power: Floats, level: Floats) -> Floats:
         """Return the least parameter, mu or epsilon, of a claim that allows this power at a level."""
@@ -144,7 +144,7 @@ class Claim:
         return min(found, self.epsilon)
 
 
-def claim_of(event: Event | None, *, epsilon: float, delta: float) -> Claim:
+def make_claim(event: Event | None, *, epsilon: float, delta: float) -> Claim:
     """Return the claim that a release with this event is (epsilon, delta)-private.
 
     If all of it has a Gaussian price, the claim is the Gaussian whose epsilon at delta is the stated one; or the price
@@ -377,8 +377,8 @@ def bound_by_sampling(
     blocks = drawn(plan.blocks)
     try:
         for both in blocks:
-            for kept, seen in zip(waiting, both, strict=True):
-                kept.append(seen if test is None else test.score(seen))
+            for held, numbers in zip(waiting, both, strict=True):
+                held.append(numbers if test is None else test.score(numbers))
             done += len(both[0])
             progress(2 * done, trials)
             if test is None and done == plan.pilot:

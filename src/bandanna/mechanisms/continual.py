@@ -154,13 +154,13 @@ def advance_tree(state: TreeState, value: Pair, release: Callable[[Pair], Array]
     """Add one element. Every block that it completes is released, once, and takes the place of its two halves."""
     step = state.step + 1
     merges = (step & -step).bit_length() - 1  # trailing zeros: how many levels are completed above the leaf
-    kept, closing = state.nodes[: len(state.nodes) - merges], state.nodes[len(state.nodes) - merges :][::-1]
+    staying, closing = state.nodes[: len(state.nodes) - merges], state.nodes[len(state.nodes) - merges :][::-1]
     exact = [value]
     for left in closing:
         exact.append(add_pairs((left.exact, left.rest), exact[-1]))
     rows = np.stack([pair[0] for pair in exact], axis=-2), np.stack([pair[1] for pair in exact], axis=-2)
     released = release(rows)  # (*R, merges + 1, dim): one row for each completed block
-    nodes = (*kept, TreeNode(exact=exact[-1][0], rest=exact[-1][1], estimate=released[..., -1, :]))
+    nodes = (*staying, TreeNode(exact=exact[-1][0], rest=exact[-1][1], estimate=released[..., -1, :]))
     return TreeState(step=step, nodes=nodes, total=np.sum([node.estimate for node in nodes], axis=0))
 
 

@@ -42,10 +42,10 @@ def _compile(function: Callable[..., object], **flags: Any) -> Any:
         made = numba.njit(cache=True, error_model="numpy", **flags)(function)
     except RuntimeError:  # there is no folder that can be written
         return numba.njit(error_model="numpy", **flags)(function)
-    kept = getattr(getattr(made, "_cache", None), "_cache_file", None)
-    if kept is not None:  # Numba looks at the function's own file: what it calls stands in others of this folder
+    cache_file = getattr(getattr(made, "_cache", None), "_cache_file", None)
+    if cache_file is not None:  # Numba looks at the function's own file: what it calls stands in others of this folder
         own = Path(function.__code__.co_filename).stat()  # a kernel may be defined elsewhere
-        kept._source_stamp = (*STAMP, own.st_mtime, own.st_size)
+        cache_file._source_stamp = (*STAMP, own.st_mtime, own.st_size)
     return made
 
 

@@ -130,7 +130,7 @@ class DeviceRandomness(ABC):
         """Draw standard normal numbers."""
 
     @abstractmethod
-    def among(self, wanted: NDArray[np.bool_], name: str) -> Floats:
+    def among(self, mask: NDArray[np.bool_], name: str) -> Floats:
         """Draw uniform numbers at the marked places; the others are 0, and nothing is drawn for them."""
 
     @abstractmethod
@@ -158,8 +158,8 @@ class SecureRandomness(DeviceRandomness):
         one, two = self.uniform((2, *shape), name)
         return np.asarray(np.sqrt(-2 * np.log1p(-one)) * np.cos(2 * math.pi * two))
 
-    def among(self, wanted: NDArray[np.bool_], name: str) -> Floats:
-        return _draw_where(wanted, lambda count: self.uniform((count,), name))
+    def among(self, mask: NDArray[np.bool_], name: str) -> Floats:
+        return _draw_where(mask, lambda count: self.uniform((count,), name))
 
     def binomial(self, counts: Ints, chances: Floats, name: str) -> Ints:
         """Refuse: a device flips its own coin."""
@@ -182,8 +182,8 @@ class GeneratorRandomness(DeviceRandomness):
     def normal(self, shape: tuple[int, ...], name: str) -> Floats:
         return self._named(name).standard_normal(shape)
 
-    def among(self, wanted: NDArray[np.bool_], name: str) -> Floats:
-        return _draw_where(wanted, self._named(name).random)
+    def among(self, mask: NDArray[np.bool_], name: str) -> Floats:
+        return _draw_where(mask, self._named(name).random)
 
     def binomial(self, counts: Ints, chances: Floats, name: str) -> Ints:
         return np.asarray(self._named(name).binomial(counts, chances), dtype=np.int64)
@@ -211,11 +211,9 @@ class NumberedRandomness(DeviceRandomness):
     def normal(self, shape: tuple[int, ...], name: str) -> Floats:
         return np.array([self._of(i).normal(shape[1:], name) for i in range(shape[0])]).reshape(shape)
 
-    def among(self, wanted: NDArray[np.bool_], name: str) -> Floats:
-        rows = [
-            self._of(i).among(row, name) if np.any(row) else np.zeros(np.shape(row)) for i, row in enumerate(wanted)
-        ]
-        return np.array(rows).reshape(wanted.shape)
+    def among(self, mask: NDArray[np.bool_], name: str) -> Floats:
+        rows = [self._of(i).among(row, name) if np.any(row) else np.zeros(np.shape(row)) for i, row in enumerate(mask)]
+        return np.array(rows).reshape(mask.shape)
 
     def below(self, counts: Ints) -> Ints:
         """Draw device by device the numbers that `among` gives; faster for one count per device."""
@@ -245,11 +243,11 @@ class StreamRandomness(DeviceRandomness):
     def normal(self, shape: tuple[int, ...], name: str) -> Floats:
         return self._streams.normal(name, shape[1:])
 
-    def among(self, wanted: NDArray[np.bool_], name: str) -> Floats:
+    def among(self, mask: NDArray[np.bool_], name: str) -> Floats:
         """Draw for each seed at its own places only."""
-        drawn = np.zeros(wanted.shape)
-        for seed in np.flatnonzero(wanted.reshape(len(wanted), -1).any(axis=1)).tolist():
-            drawn[seed] = self.of(seed).among(wanted[seed], name)
+        drawn = np.zeros(mask.shape)
+        for seed in np.flatnonzero(mask.reshape(len(mask), -1).any(axis=1)).tolist():
+            drawn[seed] = self.of(seed).among(mask[seed], name)
         return drawn
 
     def binomial(self, counts: Ints, chances: Floats, name: str) -> Ints:
@@ -264,8 +262,8 @@ class NoRandomness(DeviceRandomness):
 
     normal = uniform
 
-    def among(self, wanted: NDArray[np.bool_], name: str) -> Floats:
-        return np.zeros(wanted.shape)
+    def among(self, mask: NDArray[np.bool_], name: str) -> Floats:
+        return np.zeros(mask.shape)
 
     def binomial(self, counts: Ints, chances: Floats, name: str) -> Ints:
         return np.zeros(counts.shape, dtype=np.int64)
@@ -291,12 +289,12 @@ def draw_gamma(shapes: Floats, coins: DeviceRandomness, *, proposals: int = 3) -
 def _accept_gamma(d: Floats, x: Floats, u: Floats) -> tuple[Floats, NDArray[np.bool_]]:
     """Return the first accepted proposal (last axis), and where none was accepted."""
     v = np.maximum(1 + x / np.sqrt(9 * d), 1e-90) ** 3
-    kept = np.log(np.maximum(u, 1e-300)) < 0.5 * x * x + d * (1 - v + np.log(v))
-    first = np.argmax(kept, axis=-1)[..., None]
-    return np.asarray((d * np.take_along_axis(v, first, axis=-1))[..., 0]), ~np.any(kept, axis=-1)
+    accepted = np.log(np.maximum(u, 1e-300)) < 0.5 * x * x + d * (1 - v + np.log(v))
+    first = np.argmax(accepted, axis=-1)[..., None]
+    return np.asarray((d * np.take_along_axis(v, first, axis=-1))[..., 0]), ~np.any(accepted, axis=-1)
 
 
-def _draw_where(wanted: NDArray[np.bool_], draw: Callable[[int], Floats]) -> Floats:
-    drawn = np.zeros(wanted.shape)
-    drawn[wanted] = draw(int(np.count_nonzero(wanted)))
+def _draw_where(mask: NDArray[np.bool_], draw: Callable[[int], Floats]) -> Floats:
+    drawn = np.zeros(mask.shape)
+    drawn[mask] = draw(int(np.count_nonzero(mask)))
     return drawn

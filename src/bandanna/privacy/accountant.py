@@ -53,7 +53,7 @@ def composed_delta(counts: Counter[events.Event], epsilon: float, tail: float) -
 
 @lru_cache(maxsize=64)
 def _compose(counts: tuple[tuple[events.Event, int], ...], tail: float) -> tuple[Any, float]:
-    """Return the composed loss distribution (None if nothing is proven) and the total-variation mass beyond it."""
+    """Return the composed loss distribution (None if nothing is proven) and the mass beyond it."""
     from dp_accounting.pld import privacy_loss_distribution as pld
 
     share = tail / sum(times for _, times in counts)
@@ -277,7 +277,7 @@ def delta_near(event: events.Event, epsilon: float, target: float) -> float:
 
 
 def _unwrap_single(event: events.Event) -> events.Event:
-    """Return the single release in a composition or repetition of one: it has the same price, so one cache entry."""
+    """Return the single release in a composition or repetition of one."""
     while True:
         if isinstance(event, events.CompositionEvent) and len(event.events) == 1:
             (event,) = event.events
@@ -307,7 +307,7 @@ def _delta_near(event: events.Event, epsilon: float, target: float) -> float:
 
 
 def _shuffled_batches(counts: Counter[events.Event]) -> tuple[events.ShuffledGaussianEvent, int] | None:
-    """Return the kind of shuffled batches and their number; None if there is anything else."""
+    """Return the only kind of shuffled batches and their number, or None."""
     ((atom, times), *others) = counts.items()
     return (atom, times) if not others and isinstance(atom, events.ShuffledGaussianEvent) else None
 
@@ -322,7 +322,6 @@ def _shuffled_epsilon(event: events.ShuffledGaussianEvent, times: int, delta_: f
 
 @lru_cache(maxsize=256)
 def _mixed_delta(event: events.ShuffledGaussianEvent, times: int, epsilon: float) -> float:
-    """Return the proven delta of shuffled batches alone; it is the same for every tail of a ladder."""
     mixed = shuffled_gaussian.shuffled_gaussian_delta(
         std=event.std, sensitivity=event.sensitivity, users=event.users, times=times, epsilon=epsilon
     )
@@ -454,7 +453,6 @@ def pure_total(event: events.Event) -> float:
 
 
 def _delta(tasks: Mapping[str, EventCounts], participations: int, epsilon: float, target: float) -> float:
-    """Return delta at `epsilon` for the user in the most expensive batches."""
     kinds = [atom for batches in tasks.values() for event in batches for atom in count_atoms(event)]
     if is_gaussian(kinds) and any(len(batches) > 1 for batches in tasks.values()):
         tail = tail_for(target, epsilon) / (len(tasks) * participations)

@@ -92,18 +92,16 @@ def _cells(edges: NDArray[np.float64]) -> NDArray[np.float64]:
 def stop_loss(*, users: int, chance: float, mu: float, epsilon: float) -> float:
     """Return an upper bound on E (m - tanh(epsilon/2))+ (Theorem B, proofs.md B.1).
 
-    m is the mean of C + 1 independent s = tanh(log(R/S) / 2), C ~ Bin(n - 1, p), under (R + S)/2, with R and S the
-    user's two laws at distance mu. Then delta = (1 + e^epsilon) E (m - tau)+, tau = tanh(epsilon / 2), in both
-    directions, and with coins b_i of chance p
+    m is the mean of C + 1 independent s = tanh(log(R/S) / 2) under (R + S)/2, C ~ Bin(n - 1, p), R and S the user's two
+    laws. Then delta = (1 + e^epsilon) E (m - tau)+, tau = tanh(epsilon / 2), in both directions, and with coins b_i of
+    chance p
 
         E (m - tau)+ = E (Y)+ / (n p),      Y = sum_i b_i (s_i - tau).
 
-    With s - tau on a lattice h Z, spread from above, K the moment generating function of one summand, and any theta >
-    0,
+    s - tau is put on a lattice h Z, spread from above. With K the moment generating function of one summand, any theta
+    > 0 and z_j = theta + 2 pi i j / (N h), proofs.md B.2 has
 
-        E (Y)+ <= 1/(N h) sum_j K(z_j)^n (h/2)^2 / sinh^2(h z_j / 2),      z_j = theta + 2 pi i j / (N h)
-
-    (proofs.md B.2). theta near the saddle point keeps all digits.
+        E (Y)+ <= 1/(N h) sum_j K(z_j)^n (h/2)^2 / sinh^2(h z_j / 2).
     """
     grid = spread_on_lattice(mu, epsilon)
     x = np.asarray(grid.step * grid.places, dtype=np.float64)
@@ -232,7 +230,6 @@ def stop_losses(*, users: int, chance: float, mu: float, epsilon: NDArray[np.flo
 def _tilted(
     users: int, chance: float, step: float, places: NDArray[np.int64], weights: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Return upper bounds on E (Y)+ / (n p) for every row of a lattice: (R,), from (R, Q)."""
     x = np.asarray(step * places, dtype=np.float64)
     theta, spread = _saddles(x, weights, users, chance)
     circle = TiltCircle.around(users, chance, step, spread, x.shape[1])
@@ -250,7 +247,7 @@ def _tilted(
 def _saddles(
     x: NDArray[np.float64], weights: NDArray[np.float64], users: int, chance: float
 ) -> tuple[NDArray[np.float64], float]:
-    """Return `_saddle` of every row: theta, (R,), and the largest tilted standard deviation of a Y."""
+    """Return `_saddle` of every row: theta, (R,), and the largest standard deviation."""
     last, below, likely = x[:, -1], x[0] - x[0, -1], chance * weights  # x = last + below in every row
     powers = np.stack([np.ones_like(below), below, below**2], axis=1)  # (Q, 3)
     most = np.where(weights > 0, x, -math.inf).max(axis=1)  # the last point with a weight
@@ -395,7 +392,7 @@ def _knots(step: float, stride: int, end: float) -> Iterator[int]:
 
 
 def _convex_minorant(x: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[list[float], list[float]]:
-    """Return the vertices of the greatest convex function below the points, from (0, 0) on, x increasing."""
+    """Return the vertices of the greatest convex function below the points, from (0, 0) on."""
     vertices = [(0.0, 0.0)]
     for point in zip(x.tolist(), y.tolist(), strict=True):
         while len(vertices) > 1:

@@ -167,7 +167,7 @@ def _renyi_epsilon(alpha: Floats, divergence: Floats, delta: float) -> Floats:
 
 
 def _log_cosh(x: float) -> float:
-    """Return log cosh x for x >= 0: log(1 + 2 sinh^2(x/2)) for small x, x - log 2 + log(1 + e^-2x) for large."""
+    """Return log cosh x for x >= 0, without overflow or cancellation."""
     return math.log1p(2 * math.sinh(x / 2) ** 2) if x < 1 else x + math.log1p(math.exp(-2 * x)) - math.log(2)
 
 
@@ -179,7 +179,6 @@ def _order(alpha: Any) -> float:
 
 
 def _approx(epsilon: float, delta: float) -> ApproxDP:
-    """Return a converted budget; an epsilon of zero or less becomes the smallest positive number."""
     return ApproxDP(epsilon=max(epsilon, sys.float_info.min), delta=delta)
 
 

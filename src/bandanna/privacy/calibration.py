@@ -410,14 +410,11 @@ def bit_noise_for_std(std: float, *, users: int) -> BinomialNoise:
 
 
 def _copies(users: int, std: float) -> list[int]:
-    """Return 1, 2, 3, ... and, for large batches, enough copies for at least one coin per user."""
     first = max(1, math.floor(math.sqrt(users) / (2 * std)))
     return sorted({*range(1, 9), *(first * step for step in range(1, _LATTICES))})
 
 
 def _search_bits(copies: int, users: int, budget: ApproxDP, times: int, central: float) -> BinomialNoise | None:
-    """Return the least b for `copies` copies, or None if twice the central std is not enough."""
-
     def noise(trials: int) -> BinomialNoise:
         return BinomialNoise(scale=float(copies), trials=trials, users=users)
 
@@ -444,7 +441,6 @@ def likely_coins(noise: BinomialNoise) -> tuple[int, int]:
 
 
 def _refusals_least(trials: int, probability: float) -> int:
-    """Return the largest k with P(Bin(b, p) < k) <= 2^-61."""
     lost = 1 - probability
     low, high = 0, math.ceil(trials * probability)  # P(X < low) is small enough, P(X < high + 1) is not
     while low < high:
@@ -528,8 +524,6 @@ def _candidates_and_share(dim: int, cosine: float, epsilon: float) -> tuple[int,
 
 
 def _best_cosine(dim: int, epsilon: float) -> float:
-    """Return the cosine of the largest m, by a grid that closes in."""
-
     def value(cosine: float) -> float:
         cap = cap_moments(dim, cosine)
         if cap.mass < _SMALLEST:

@@ -75,7 +75,6 @@ def _digest(identity: str, result: dict[str, Any]) -> str:
 
 
 def _read(path: Path, identity: str, valid: Callable[[dict[str, Any]], bool]) -> dict[str, Any] | None:
-    """Return the stored result, or None if there is none that can be used."""
     try:
         if not path.is_file() or path.stat().st_size > _LARGEST:  # a pipe would never end
             return None

@@ -50,7 +50,6 @@ def largest_ratio(renyi: Callable[[float], float], *, relative: float) -> float:
 
 
 def _bound_ratio(a: float, b: float, known: dict[float, float]) -> float:
-    """Bound D_alpha / alpha for alpha in [a, b]."""
     monotone = known[b] / a
     if a == 1:
         return monotone
@@ -161,7 +160,6 @@ class PrivacyDefinition:
 
     @cached_property
     def _largest_ratio(self) -> Floats:
-        """Return max P / Q over neighbours and outputs; no adversary has to be found."""
         _, _, ratio = self._leaves
         return np.asarray(np.exp(np.max(ratio, axis=tuple(range(self._leading, ratio.ndim)), initial=0.0)))
 
@@ -189,7 +187,6 @@ class PrivacyDefinition:
 
 
 def _product(chance: Floats, value: Floats) -> Floats:
-    """Return chance * value, and 0 if the chance is 0, whatever the value."""
     with np.errstate(invalid="ignore"):
         return np.where(chance > 0, chance * value, 0.0)
 
@@ -317,7 +314,6 @@ class ExplicitPolicy:
 
     @cached_property
     def _rows(self) -> Wholes:
-        """Return the row of each user of each table: (n, T - 1)."""
         return np.array(list(product(range(self.rewards**self.arms), repeat=self.rounds - 1)), dtype=np.int64)
 
     @cached_property
@@ -342,7 +338,6 @@ class ExplicitPolicy:
 
 
 def _table(round: int, rule: Any) -> Floats:
-    """Return the rule's rows of probabilities, or raise an error that names it."""
     try:
         table = np.asarray(rule, dtype=float)
     except (TypeError, ValueError):

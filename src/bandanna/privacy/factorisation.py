@@ -69,7 +69,6 @@ class Factorisation(ABC):
         return self.sensitivity() * self.error()
 
     def _steps(self, steps: ArrayLike) -> NDArray[np.int64]:
-        """Return the steps as integers in 1..horizon, of any shape."""
         given: NDArray[Any] = np.asarray(steps)
         numeric = given.dtype.kind in "iuf"
         if not numeric or not np.all((given >= 1) & (given <= self.horizon) & (given == np.floor(given))):

@@ -167,7 +167,6 @@ def solve_epsilon(
 
 
 def _solve(log_profile: Callable[[float], float], log_target: float, *, reach: float, most: float = 600.0) -> float:
-    """Solve for logarithms. Where its tail counts more a bound may rise again, so this is searched closely."""
     if log_profile(0.0) <= log_target:
         return 0.0
     high = max(reach, 1e-12)

@@ -336,7 +336,6 @@ def find_store_id(task: str | int, batch: str | int, one_of: str | None = None) 
 
 
 def _check_name(argument: str, value: Any) -> str:
-    """Return the name of a task or a batch as a text that a file can hold."""
     if isinstance(value, int | np.integer) and not isinstance(value, bool | np.timedelta64):
         return str(validation.integer(argument, value, least=-validation.LARGEST_EXACT_INTEGER))
     half = isinstance(value, str) and not value.isascii() and "\ufffd" in value.encode(errors="replace").decode()

@@ -138,7 +138,7 @@ def _phi(x: float) -> float:
 
 
 def _steepest(z: Floats, log_mass: Floats, width: int) -> float:
-    """Return the largest increment of |z| between lattice neighbours, outwards along one side."""
+    """Return the largest increment of |z| between lattice neighbours along one side."""
     if len(z) < 2:
         return 0.0
     if width == 1:
@@ -419,7 +419,6 @@ def cap_epsilon(event: events.CapEvent) -> float:
 
 
 def _geometric_series(x: float, n: int) -> float:
-    """Return 1 + x + ... + x^(n-1)."""
     return -math.expm1(n * math.log(x)) / (1 - x) if x > 0 else 1.0
 
 

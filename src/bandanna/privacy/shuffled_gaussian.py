@@ -95,7 +95,6 @@ class ShuffledBatches:
         return proven
 
     def _fallen(self, place: float, scale: float, delta: float, start: float, low: float, high: float) -> float:
-        """Return the least epsilon by the bound at log eps0 = `place`, searched from `start`."""
         reached = cache(lambda e: min(self._before(math.exp(place), scale, e), self._alone(scale, e)))
         return _crossing(reached, delta, *_bracket(lambda e: reached(e) <= delta, start, low, high))
 
@@ -133,7 +132,6 @@ class ShuffledBatches:
             best, place = found, self._near(place, found, epsilon)[1]
 
     def _near(self, place: float, scale: float, epsilon: float) -> tuple[float, float]:
-        """Return the least bound that a walk downhill from log eps0 = `place` finds, and its place."""
         reached = partial(self._at, scale=scale, epsilon=epsilon)
         if self.times == 1:
             return _minimize_unimodal(reached, *_walk_downhill(reached, place, 8 * _NEAR)[1:], _NEAR)
@@ -147,7 +145,6 @@ class ShuffledBatches:
         return float(gdp.delta(epsilon, math.sqrt(self.times) / scale))
 
     def _least(self, scale: float, epsilon: float) -> tuple[float, float]:
-        """Return the least bound over eps0 that a search finds, and log eps0; cached."""
         return _search_delta(self, scale, epsilon)
 
     def _search(self, scale: float, epsilon: float) -> tuple[float, float]:
@@ -159,7 +156,6 @@ class ShuffledBatches:
 
     @property
     def _most(self) -> float:
-        """Return the eps0 with hardly any report to hide among."""
         return math.log(self.users) + _BEYOND
 
     def _range(self, scale: float, epsilon: float) -> tuple[float, float]:
@@ -193,7 +189,6 @@ class ShuffledBatches:
         return self._weight(scale, epsilon) * moved
 
     def _weight(self, scale: float, epsilon: float) -> float:
-        """Return what a unit of total variation costs in delta."""
         if self.times == 1:
             return math.expm1(epsilon) + 2 * float(gdp.delta(epsilon, 1 / scale))  # B.1, step 3
         return 1 + math.exp(epsilon)
@@ -222,20 +217,19 @@ def _crossing(
     )
 
 
-def _bracket(kept: Callable[[float], bool], start: float, low: float, high: float) -> tuple[float, float]:
-    """Return two places of which `kept` holds at the second alone, by growing steps from `start`."""
+def _bracket(meets: Callable[[float], bool], start: float, low: float, high: float) -> tuple[float, float]:
+    """Return two places of which `meets` holds at the second alone, by growing steps from `start`."""
     ratio, last = 1.02, start
-    if kept(start):
-        while last / ratio > low and kept(last / ratio):
+    if meets(start):
+        while last / ratio > low and meets(last / ratio):
             last, ratio = last / ratio, ratio**2
         return max(low, last / ratio), last
-    while last * ratio < high and not kept(last * ratio):
+    while last * ratio < high and not meets(last * ratio):
         last, ratio = last * ratio, ratio**2
     return last, min(high, last * ratio)
 
 
 def _narrow(value: Callable[[float], float], low: float, high: float, width: float) -> tuple[float, float]:
-    """Return the least of some values between `low` and `high`, narrowed down, and its place."""
     step = (high - low) / _POINTS
     best = min((value(low + (turn + 0.5) * step), low + (turn + 0.5) * step) for turn in range(_POINTS))
     return min(best, _minimize_unimodal(value, max(low, best[1] - step), min(high, best[1] + step), width))
@@ -254,7 +248,6 @@ def _walk_downhill(value: Callable[[float], float], place: float, step: float) -
 
 
 def _refine_minimum(value: Callable[[float], float], place: float, steps: tuple[float, ...]) -> tuple[float, float]:
-    """Return the least value, and its place, that walks downhill with ever shorter steps find."""
     for step in steps:
         place = _walk_downhill(value, place, step)[0]
     return value(place), place

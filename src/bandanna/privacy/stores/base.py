@@ -147,8 +147,6 @@ class TableStore(LedgerStore):
 
 @dataclass(kw_only=True)
 class _TaskCounts:
-    """For every task: the number of batches of each event, and of each user."""
-
     tasks: dict[str, Counter[Event]] = field(default_factory=dict)
     members: dict[str, Counter[str]] = field(default_factory=dict)
 
@@ -215,7 +213,7 @@ class MemoryStore(LedgerStore):
     def _counted(self) -> _TaskCounts:
         if self._summary is None:
             summary = _TaskCounts()
-            for entry in self.entries():
+            for entry in self._entries.values():
                 summary.add(entry)
             self._summary = summary
         return self._summary

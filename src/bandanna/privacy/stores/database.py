@@ -88,7 +88,6 @@ class TransactionStore(TableStore):
         )
 
     def _number(self, text: str) -> int:
-        """Return the number of the event's row; add the row if there is none."""
         mark = hashlib.sha256(text.encode()).digest()
         rows = self._ask("select id from ledger_events where mark = ?", mark)
         rows = rows or self._ask("insert into ledger_events (mark, event) values (?, ?) returning id", mark, text)
@@ -99,8 +98,8 @@ class TransactionStore(TableStore):
         rows = self._ask("select number, release from ledger_entries where task = ? and batch = ?", task, batch)
         if not rows:
             raise LookupError(f"task {task!r}, batch {batch!r} is not committed")
-        ((number, kept),) = rows
-        if kept is not None:
+        ((number, stored),) = rows
+        if stored is not None:
             raise ConflictingRelease(f"task {task!r}, batch {batch!r} is released already")
         self._ask("update ledger_entries set release = ? where number = ?", text, number)
 

@@ -5,16 +5,14 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from bandanna.errors import BandannaError, ConflictingRelease
-from bandanna.privacy.events import Event
-from bandanna.privacy.stores.base import LedgerEntry, LedgerStore, MemoryStore, Result
+from bandanna.privacy.stores.base import LedgerEntry, MemoryStore, Result
 from bandanna.privacy.stores.sqlite import SQLiteStore
 from bandanna.storage.encoding import Encoding
 
@@ -96,7 +94,7 @@ class JournalFile(SQLiteStore):
 # All journals of an agent
 
 
-class ReplicatedJournal(LedgerStore):
+class ReplicatedJournal(MemoryStore):
     """The ledger store of an agent: in memory, and in the journals at all paths where the agent was saved.
 
     A release is one transaction: the expense, the noisy result and the policy's new state become durable together. The
@@ -104,10 +102,10 @@ class ReplicatedJournal(LedgerStore):
     """
 
     def __init__(self, *, agent: str, terms: Any, secret: bytes, encoding: Encoding) -> None:
+        super().__init__()
         self._agent, self._secret, self._encoding = agent, secret, encoding
         self._terms = {"of": terms, "secret": hashlib.sha256(secret).hexdigest()}  # of every journal, from the first on
         self._writer = secrets.token_hex(16)  # distinguishes releases of this run from those of another process
-        self._memory = MemoryStore()
         self._states: dict[int, Any] = {}  # what was noted as the state, by the number of releases
         self._files: dict[Path, JournalFile] = {}
         self._pending: LedgerEntry | None = None
@@ -133,7 +131,7 @@ class ReplicatedJournal(LedgerStore):
             if file.lacks(entries):
                 file.catch_up(entries, notes)
         for entry in entries:
-            made._memory.commit(entry)
+            MemoryStore.commit(made, entry)
         made._states = {len(entries): notes["state"]}
         made._files = {file.path: file for file in files}
         return made, notes
@@ -173,13 +171,8 @@ class ReplicatedJournal(LedgerStore):
         file.clear()
 
     def _bind(self, file: JournalFile) -> None:
-        """Refuse a journal of another policy or another key."""
         if file.note("terms") != self._terms:
             raise BandannaError(f"{file.path} was made for another policy, budget or key than the save's")
-
-    def count(self) -> int:
-        """Return the number of releases."""
-        return self._memory.count()
 
     def state(self) -> Any:
         """Return the state that was noted with the newest release."""
@@ -223,7 +216,7 @@ class ReplicatedJournal(LedgerStore):
         """Count the entry and its state in one step: an interrupt finds both or neither."""
         count = self.count()
         self._states = {count: self._states.get(count), count + 1: state}
-        self._memory.commit(entry)
+        super().commit(entry)
 
     def settle(self) -> None:
         """Bring memory up to the journals after an interruption."""
@@ -242,16 +235,13 @@ class ReplicatedJournal(LedgerStore):
         if file.count() == self.count() + 1 and file.note("writer") == self._writer:
             self._remember(file.newest(), file.note("state"))
 
-    def secret(self) -> bytes:
-        return self._secret
-
     def entries(self) -> list[LedgerEntry]:
-        return self._memory.entries() + ([self._pending] if self._pending is not None else [])
+        return super().entries() + ([self._pending] if self._pending is not None else [])
 
     def find(self, task: str, batch: str) -> LedgerEntry | None:
         if self._pending is not None and (self._pending.task, self._pending.batch) == (task, batch):
             return self._pending
-        return self._memory.find(task, batch)
+        return super().find(task, batch)
 
     def commit(self, entry: LedgerEntry) -> None:
         """Add an entry to all journals, as part of `alone`; in memory when they have it."""
@@ -269,15 +259,6 @@ class ReplicatedJournal(LedgerStore):
         for file in self._files.values():
             file.keep(task, batch, release)
         self._pending = replace(entry, release=(release,))
-
-    def tasks(self) -> dict[str, Counter[Event]]:
-        return self._memory.tasks()
-
-    def named(self, task: str) -> bool | None:
-        return self._memory.named(task)
-
-    def appearances(self, task: str, users: Iterable[str]) -> dict[str, int]:
-        return self._memory.appearances(task, users)
 
 
 def find_journal_path(save: Path) -> Path:
@@ -305,7 +286,6 @@ def _open_journal(path: Path, agent: str, encoding: Encoding) -> JournalFile:
 
 
 def _list_sibling_paths(file: JournalFile) -> list[str]:
-    """Return the paths of the agent's further journals."""
     names = file.note("siblings") or []
     if not (isinstance(names, list) and all(isinstance(name, str) and "\0" not in name for name in names)):
         raise BandannaError(f"{file.path} is damaged: its siblings are no paths")

@@ -221,7 +221,6 @@ class SQLiteFile:
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        """Turn errors of SQLite and of the file into ours."""
         try:
             yield
         except (sqlite3.Error, OSError, UnicodeError, Unreadable) as error:
@@ -306,7 +305,6 @@ class SQLiteStore(SQLiteFile, TableStore):
         return int(version)
 
     def _verify(self) -> None:
-        """Refuse a file that is not whole."""
         self._sql.execute("begin")
         try:
             wrong = find_fault(self._sql)
@@ -322,7 +320,6 @@ class SQLiteStore(SQLiteFile, TableStore):
             )
 
     def _account(self, *, plus: list[Any], minus: list[Any] | None = None) -> None:
-        """Update the sum of all rows, in the transaction that changes them."""
         total = shift_sum(self._get("sum"), self._secret, plus=plus, minus=minus or [])
         self._sql.execute("update meta set value = ? where key = 'sum'", (total,))
 
