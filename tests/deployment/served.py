@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import signal
 import subprocess
@@ -12,22 +11,16 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-PLACES = {"analyzer": "analyzer.service", "shuffler": "shuffler"}
-
 
 def main(folder: str, role: str, url: str, port: str) -> None:
     from bandanna.deployment.http.metrics import EventLog
     from bandanna.deployment.http.server import serve
+    from bandanna.deployment.processes import build_role
     from bandanna.deployment.task.document import Secrets, Task
 
     task = Task.read(Path(folder))
     log = EventLog(role)
-    build = getattr(
-        importlib.import_module(f"bandanna.deployment.{PLACES.get(role, role + '_service')}"), f"build_{role}"
-    )
-    secrets = Secrets.read(Path(folder), role, task)
-    named = role in ("analyzer", "shuffler")
-    app = build(task, secrets, database=url, log=log) if named else build(task, secrets, url, log=log)
+    app = build_role(role, task, Secrets.read(Path(folder), role, task), database=url, log=log)
     serve(app, host="127.0.0.1", port=int(port), cert=None, key=None, log=log, ready=lambda at: print(at, flush=True))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 import signal
 import socket
 import threading
@@ -19,7 +18,14 @@ import pytest
 import bandanna as bd
 from bandanna.deployment.client.load_simulation import HttpDeployment, SimulatedUsers
 from bandanna.deployment.http.metrics import EventLog
-from bandanna.deployment.processes import RunningDeployment, check_loopback, free_ports, port_in_task, serve_all
+from bandanna.deployment.processes import (
+    RunningDeployment,
+    build_role,
+    check_loopback,
+    free_ports,
+    port_in_task,
+    serve_all,
+)
 from bandanna.deployment.task.creation import create_task, write_task
 from bandanna.deployment.task.document import Secrets, Task
 from bandanna.errors import BandannaError, InvalidArgument
@@ -191,8 +197,6 @@ ROUTES = {
 DOCUMENTS = {f"GET {path}" for path in ROUTES["GET"][:7]}
 REPORTS = {"POST /tasks/{t}/reports", "GET /tasks/{t}/open"}
 
-PLACES = {"analyzer": "analyzer.service", "shuffler": "shuffler"}
-
 
 @pytest.mark.parametrize(
     ("role", "mixers", "allowed"),
@@ -213,11 +217,8 @@ def test_pages_read_what_clients_need(role: str, mixers: int, allowed: set[str],
     source = {"algorithm": algorithm, "title": "pages", "policy": policy, "rules": {"mixers": mixers}, "roles": urls}
     task, secrets = create_task(source, expect=False)
     write_task(tmp_path, task, secrets)
-    build = getattr(
-        importlib.import_module(f"bandanna.deployment.{PLACES.get(role, role + '_service')}"), f"build_{role}"
-    )
-    database = {"db_url" if role in ("registrar", "helper") else "database": str(tmp_path / "role.db")}
-    app = build(task, Secrets.read(tmp_path, role, task), **database, log=EventLog(role))
+    own, log = Secrets.read(tmp_path, role, task), EventLog(role)
+    app = build_role(role, task, own, database=str(tmp_path / "role.db"), log=log)
     assert asyncio.run(_readable(app, task.id)) == allowed
 
 

@@ -360,6 +360,7 @@ def test_an_error_about_a_file_begins_with_its_name_once(tmp_path: Path) -> None
 
 def test_the_hosts_token_can_be_replaced(tmp_path: Path) -> None:
     from bandanna.deployment import registrar_service
+    from bandanna.deployment.http.metrics import EventLog
 
     task, secrets = create_task(file("LinTS-LDP"), expect=False)
     own = next(each for each in secrets if each.role == "registrar")
@@ -368,9 +369,10 @@ def test_the_hosts_token_can_be_replaced(tmp_path: Path) -> None:
     assert own.sign not in {each.sign for each in secrets if each.role != "registrar"}
     assert task.key("registrar") != own.sign
     for token in (own.token, "another"):
-        office = registrar_service.build_registrar(
-            task, replace(own, token=token), str(tmp_path / "r.db")
-        ).life.start.__self__  # type: ignore[attr-defined]
+        app = registrar_service.build_registrar(
+            task, replace(own, token=token), database=str(tmp_path / "r.db"), log=EventLog("registrar")
+        )
+        office = app.life.start.__self__  # type: ignore[attr-defined]
         office._open()
         office.database.close()
 

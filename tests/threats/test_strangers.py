@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 import json
 import sqlite3
 import time
@@ -24,6 +23,7 @@ from bandanna.deployment.http.limits import Limits
 from bandanna.deployment.http.metrics import EventLog
 from bandanna.deployment.http.requests import json_response
 from bandanna.deployment.messages.canonical import dumps, sign
+from bandanna.deployment.processes import build_role
 from bandanna.deployment.task.creation import create_task, write_task
 from bandanna.deployment.task.document import Secrets, Task
 from bandanna.storage.database.base import StorageError, open_database
@@ -34,8 +34,6 @@ from ..postgres import server
 
 SMALL = {"dim": 2, "horizon": 100, "batch": 50, "epsilon": 1.0, "delta": 1e-5}
 URLS = {role: f"https://{role}.example" for role in ("registrar", "analyzer", "shuffler", "helper")}
-
-PLACES = {"analyzer": "analyzer.service", "shuffler": "shuffler"}
 
 
 class Nowhere:
@@ -59,12 +57,9 @@ def a_task(folder: Path, *, mixers: int) -> Task:
 
 
 def built(role: str, task: Task, folder: Path, database: str | None = None) -> Any:
-    build = getattr(
-        importlib.import_module(f"bandanna.deployment.{PLACES.get(role, role + '_service')}"), f"build_{role}"
-    )
     where = str(folder / f"{role}.db") if database is None else database
-    name = "db_url" if role in ("registrar", "helper") else "database"
-    return build(task, Secrets.read(folder, role, task), **{name: where}, log=EventLog(role, stream=Nowhere()))
+    log = EventLog(role, stream=Nowhere())
+    return build_role(role, task, Secrets.read(folder, role, task), database=where, log=log)
 
 
 @asynccontextmanager

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
-from bandanna.deployment.helper import DELAY, RELEASED, SCHEMA, UNUSABLE, Helper, JobRefused, Keyring, StoredJob
+from bandanna.deployment.helper import RELEASED, SCHEMA, UNUSABLE, Helper, JobRefused, Keyring, StoredJob
 from bandanna.deployment.http.limits import Limits, host_from_url, parse_json_body
 from bandanna.deployment.http.metrics import EventLog
 from bandanna.deployment.http.requests import RequestRefused, check_task, json_response, mark_errors_safe, run_in_thread
@@ -158,12 +158,11 @@ class HelperService:
         secrets: Secrets,
         db_url: str,
         *,
-        delay: float,
         log: EventLog,
         metrics: CollectorRegistry,
         verify_tls: Any,
     ) -> None:
-        self._task, self._secrets, self._db_url, self._delay = task, secrets, db_url, delay
+        self._task, self._secrets, self._db_url = task, secrets, db_url
         self._log, self._metrics, self._verify_tls = log, metrics, verify_tls
         self.database: Database | None = None
         self._helper: Helper | None = None
@@ -193,7 +192,7 @@ class HelperService:
         task, secrets = self._task, self._secrets
         self.database = open_database(self._db_url, role="helper", schema=SCHEMA)
         self.database.claim()
-        keyring = Keyring(self.database, first=(secrets.seal, task.key("seal helper")), delay=self._delay)
+        keyring = Keyring(self.database, first=(secrets.seal, task.key("seal helper")))
         return Helper(
             self.database,
             task_id=task.id,
@@ -273,25 +272,13 @@ class HelperService:
         return self._helper
 
 
-def build_helper(
-    task: Task,
-    secrets: Secrets,
-    db_url: str,
-    *,
-    log: EventLog | None = None,
-    limits: Limits = _LIMITS,
-    delay: float = DELAY,
-    verify_tls: Any = True,
-) -> Application:
-    """Return the application of a task's helper.
-
-    A new key is pending for `delay` seconds. `verify_tls` are the certificates that the analyzer is known by.
-    """
+def build_helper(task: Task, secrets: Secrets, *, database: str, log: EventLog, verify_tls: Any = True) -> Application:
+    """Return the application of a task's helper. `verify_tls` are the certificates that the analyzer is known by."""
     from bandanna.deployment.http.application import build_application
 
     assert task.policy is not None  # loading the policy registers the parts of mixers
-    metrics, log = CollectorRegistry(), log or EventLog("helper", task=task.id)
-    service = HelperService(task, secrets, db_url, delay=delay, log=log, metrics=metrics, verify_tls=verify_tls)
+    metrics = CollectorRegistry()
+    service = HelperService(task, secrets, database, log=log, metrics=metrics, verify_tls=verify_tls)
     return build_application(
         role="helper",
         routes=[
@@ -308,5 +295,5 @@ def build_helper(
         log=log,
         token=secrets.token,
         database=lambda: service.database,
-        limits=limits,
+        limits=_LIMITS,
     )

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
+from importlib import import_module
 from pathlib import Path
 from secrets import randbelow
 from typing import Any
@@ -22,6 +23,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from bandanna import validation
 from bandanna.deployment.calls import RoleConnection, trusted_certificates
 from bandanna.deployment.client.load_simulation import HttpDeployment, SimulatedUsers, summarize_users, world_for_task
+from bandanna.deployment.http.application import Application
 from bandanna.deployment.http.metrics import EventLog
 from bandanna.deployment.http.server import serve
 from bandanna.deployment.messages.canonical import loads
@@ -88,7 +90,8 @@ def serve_role(
             check_loopback(name, address)
     own, log = Secrets.read(secrets, role, task), EventLog(role, task=task.id)
     number = port_in_task(task, role) if port is None else validation.integer("port", port, least=0, most=65535)
-    app = _build(role, task, own, database, log, trust)
+    verify_tls: Any = True if trust is None else trusted_certificates(trust)
+    app = build_role(role, task, own, database=database, log=log, verify_tls=verify_tls)
     serve(
         app,
         host=host,
@@ -125,23 +128,22 @@ def check_loopback(argument: str, host: str) -> None:
         raise InvalidArgument(argument, host, "an address of this machine alone, such as 127.0.0.1, without TLS", hint)
 
 
-def _build(role: str, task: Task, own: Secrets, database: str, log: EventLog, trust: Path | None) -> Any:
-    verify_tls: Any = True if trust is None else trusted_certificates(trust)
-    if role == "registrar":
-        from bandanna.deployment import registrar_service
+_MODULES = {
+    "registrar": "registrar_service",
+    "analyzer": "analyzer.service",
+    "shuffler": "shuffler",
+    "helper": "helper_service",
+}
 
-        return registrar_service.build_registrar(task, own, database, log=log)
-    if role == "helper":
-        from bandanna.deployment import helper_service
 
-        return helper_service.build_helper(task, own, database, log=log, verify_tls=verify_tls)
-    if role == "shuffler":
-        from bandanna.deployment import shuffler
-
-        return shuffler.build_shuffler(task, own, database=database, log=log, verify_tls=verify_tls)
-    from bandanna.deployment.analyzer import service
-
-    return service.build_analyzer(task, own, database=database, log=log, verify_tls=verify_tls)
+def build_role(
+    role: str, task: Task, secrets: Secrets, *, database: str, log: EventLog, verify_tls: Any = True
+) -> Application:
+    """Return the application of a role; no modules of other roles are loaded."""
+    module = import_module(f"bandanna.deployment.{_MODULES[role]}")
+    calls = {} if role == "registrar" else {"verify_tls": verify_tls}  # the registrar calls no other role
+    application: Application = getattr(module, f"build_{role}")(task, secrets, database=database, log=log, **calls)
+    return application
 
 
 def port_in_task(task: Task, role: str) -> int:

@@ -127,14 +127,12 @@ def make_notary(task: Task, secrets: Secrets) -> dict[str, Any]:
     return {"task": task.id, "analyzer_key": task.key("analyzer"), "sign": partial(sign, secrets.sign, task.id)}
 
 
-def build_registrar(
-    task: Task, secrets: Secrets, db_url: str, *, log: EventLog | None = None, limits: Limits = _LIMITS
-) -> Application:
+def build_registrar(task: Task, secrets: Secrets, *, database: str, log: EventLog) -> Application:
     """Return the application of a task's registrar. The host's login has its token."""
     from bandanna.deployment.http.application import build_application
 
     metrics = CollectorRegistry()
-    service = RegistrarService(task, secrets, db_url, metrics)
+    service = RegistrarService(task, secrets, database, metrics)
     return build_application(
         role="registrar",
         routes=[
@@ -150,8 +148,8 @@ def build_registrar(
         health=lambda: {"ok": service.well, "task": task.id},
         status=service.status,
         metrics=metrics,
-        log=log or EventLog("registrar", task=task.id),
+        log=log,
         token=secrets.token,
         database=lambda: service.database,
-        limits=limits,
+        limits=_LIMITS,
     )
