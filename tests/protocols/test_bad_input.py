@@ -32,7 +32,7 @@ from bandanna.privacy.factorisation import factorise
 from bandanna.privacy.ledger import Ledger
 from bandanna.protocols.base import BatchProtocol, Protocol
 from bandanna.protocols.clear import Clear
-from bandanna.protocols.comparison import PROTOCOL_NAMES, compare_protocols, compare_protocols_at_std
+from bandanna.protocols.comparison import PROTOCOL_NAMES, compare_protocols_at_std
 from bandanna.protocols.concurrent_shuffle import ConcurrentShuffle
 from bandanna.protocols.continual import CentralContinual
 from bandanna.protocols.gaussian import CentralGaussian, LocalGaussian, ShuffleGaussian
@@ -191,12 +191,6 @@ def test_unknown_calibrations_are_refused(calibrate: Callable[..., Any], word: A
     refused(InvalidArgument, "calibration", word, calibrate, calibration=word)
 
 
-@each
-@pytest.mark.parametrize("word", ["wire", "", None, "LAW"])
-def test_unknown_paths_are_refused(protocol: BatchProtocol, word: Any) -> None:
-    refused(InvalidArgument, "path", word, protocol.release, np.zeros((USERS, 3)), fast(), path=word)
-
-
 @pytest.mark.parametrize("word", ["lbt", "", None])
 def test_unknown_continual_mechanisms_are_refused(word: Any) -> None:
     with pytest.raises(InvalidArgument, match="'blt', 'tree'") as caught:
@@ -349,11 +343,6 @@ def test_printed_noise_refuses_zero_participations() -> None:
     """participations = 0 is refused by name for the printed vector sum too."""
     with pytest.raises(BandannaError):
         ShuffleBinomial.calibrate(domain=BALL, budget=REFUSALS_BUDGET, batch=4, participations=0, calibration="paper")
-
-
-def test_a_horizon_of_zero_is_refused() -> None:
-    with pytest.raises(InvalidArgument):
-        compare_protocols(domain=REPORT, budget=REFUSALS_BUDGET, batch=20, horizon=0)
 
 
 def test_the_std_of_a_smaller_batch_is_refused() -> None:

@@ -204,6 +204,7 @@ def test_progress_is_reported() -> None:
         ({"batch": 2.5}, "batch"),
         ({"participations": 0}, "participations"),
         ({"calibration": "loose"}, "calibration"),
+        ({"horizon": 0}, "horizon"),
         ({"horizon": -3}, "horizon"),
         ({"horizon": 1.5}, "horizon"),
     ],

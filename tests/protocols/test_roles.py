@@ -5,10 +5,12 @@ The secure source cannot be seeded; statements about its draws are certain, or s
 
 from __future__ import annotations
 
+import copy
 import importlib
 import json
+import pickle
 import pkgutil
-from dataclasses import replace
+from dataclasses import FrozenInstanceError, fields, replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +22,7 @@ from bandanna.device.domain import Ball, Bits, Box
 from bandanna.device.linear_report import LinearReport
 from bandanna.device.noise import FastNoise, SecureNoise
 from bandanna.device.randomizers import PlainVector, device_from_parameters
-from bandanna.errors import InvalidArgument, InvalidStatistic
+from bandanna.errors import InsecureSource, InvalidArgument, InvalidStatistic
 from bandanna.privacy.calibration import BinomialNoise
 from bandanna.privacy.factorisation import factorise
 from bandanna.protocols.base import BatchProtocol, Protocol, StreamProtocol
@@ -112,6 +114,37 @@ def test_every_protocol_is_registered() -> None:
     }
     apart = {ClearRows, PublicSum, LocalSigns}  # no sum, nothing private, zero without a sign: test_conformance.py, ...
     assert ours == {type(protocol) for protocol in ALL.values()} | apart
+
+
+@each
+def test_a_protocol_is_a_frozen_value(protocol: Any) -> None:
+    fresh = replace(protocol)  # which has not stated its event
+    copies = [copy.copy(protocol), fresh, pickle.loads(pickle.dumps(fresh)), pickle.loads(pickle.dumps(protocol))]
+    for one in copies:
+        assert (one, one.event) == (protocol, protocol.event)
+        assert hash(one) == hash(protocol)
+    assert protocol.event == protocol.event
+    assert all(field.kw_only for field in fields(protocol))
+    with pytest.raises(FrozenInstanceError):
+        protocol.delta = 0.5
+
+
+@each
+def test_a_release_refuses_other_sources_and_paths(protocol: Any) -> None:
+    def release(source: Any, path: Any = "messages") -> Any:
+        state = () if isinstance(protocol, BatchProtocol) else (protocol.begin(),)
+        return protocol.release(*state, values(protocol), source, path=path)
+
+    for path in ("messages", "law"):
+        for bad in (None, 0, np.random.default_rng(0)):
+            with pytest.raises(InvalidArgument, match="NoiseSource"):
+                release(bad, path)
+    with pytest.raises(InsecureSource, match="law"):
+        release(SecureNoise(), "law")
+    for word in ("wire", "", None, "LAW"):
+        with pytest.raises(InvalidArgument, match=r"path must be one of 'messages', 'law', got") as caught:
+            release(fast(), word)
+        assert (caught.value.argument, caught.value.value) == ("path", word)
 
 
 @each_batch
