@@ -117,6 +117,17 @@ def test_many_users_are_served_at_once() -> None:
     assert agent.observe_many(decisions, np.ones(20)) == [True] * 20
 
 
+def test_rows_and_columns_of_tables_are_contexts_and_rewards() -> None:
+    table = pandas.DataFrame({"x": [0.1, 0.2, 0.3], "y": [0.3, 0.2, 0.1], "z": [0.0, 0.1, 0.2]})
+    one, other = make_agent(), make_agent()
+    assert one.act(table.iloc[0]).arm == other.act(table.iloc[0].to_numpy()).arm
+    decisions, same = one.act_many(table), other.act_many(table.to_numpy())
+    assert [each.arm for each in decisions] == [each.arm for each in same]
+    assert one.observe_many(decisions, pandas.Series([1.0, 0.0, 1.0])) == [True] * 3
+    with pytest.raises(InvalidArgument, match=r"^contexts must be an array"):
+        one.act_many(pandas.DataFrame({"x": ["a"], "y": ["b"], "z": ["c"]}))
+
+
 def test_an_agent_is_saved_and_loaded(tmp_path: Any) -> None:
     agent = make_agent()
     agent.act([0.2, 0.7, 0.1], user="u-17")
@@ -170,6 +181,7 @@ def test_a_result_is_a_figure_and_frames(tmp_path: Any) -> None:
     summary = result.summary()
     assert (len(summary), summary["n_seeds"][0], summary["horizon"][0]) == (1, 3, 200)
     assert summary["regret"][0] == pytest.approx(rows[rows["round"] == 200]["regret"].mean())
+    assert pickle.loads(pickle.dumps(result)) == copy.deepcopy(result) == result
     assert (summary["epsilon"][0], summary["delta"][0]) == (result.guarantee.epsilon, result.guarantee.delta)
 
 

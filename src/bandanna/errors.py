@@ -59,7 +59,7 @@ class ValueSummary(str):
 
 
 def _describe_extent(value: Any) -> str:
-    """Return how large a value with a shape or a length is; for a number that is not finite, say so."""
+    """Return the shape or the length of a value in words; for a number, whether it is not finite."""
     try:
         if isinstance(value, float):
             return "" if math.isfinite(value) else " that is not finite"
@@ -205,11 +205,11 @@ class ConflictingRelease(BandannaError):
 
 
 class Unreadable(BandannaError, ValueError):
-    """A stored value is not one that this program writes."""
+    """A stored value is not one that this library writes."""
 
 
 class InsecureSource(BandannaError):
-    """A noise source may not be used here: it is seeded while people are protected, or cannot sample securely."""
+    """A noise source may not be used here: it is seeded, or cannot sample securely."""
 
 
 class MissingExtra(BandannaError, ImportError):
@@ -226,7 +226,7 @@ class MissingExtra(BandannaError, ImportError):
 
 
 class ClippingWarning(UserWarning):
-    """Most reports had to be clipped, so what is learned is not what was sent."""
+    """Most reports had to be clipped."""
 
     @classmethod
     def of(cls, clipped: int, reports: int) -> ClippingWarning | None:
@@ -234,8 +234,8 @@ class ClippingWarning(UserWarning):
         if 2 * clipped <= reports:
             return None
         return cls(
-            f"{clipped:,} of {reports:,} reports had to be clipped, their features (norm 1, unless the policy allows "
-            "more) or their rewards (into the policy's range): scale them first, or other numbers are learned from"
+            f"{clipped:,} of {reports:,} reports were clipped, because their features (norm at most 1, unless the "
+            "policy allows more) or their rewards were out of range. Scale them by public limits first"
         )
 
 
@@ -252,7 +252,7 @@ class FeatureWarning(UserWarning):
 
 
 class SlowReleaseWarning(UserWarning):
-    """A release is estimated to take more than a second, during which an agent answers no request."""
+    """A release is estimated to take more than a second, in which an agent answers no call."""
 
 
 class CommunicationWarning(UserWarning):
@@ -290,6 +290,6 @@ def find_nearest_word(word: Any, known: Iterable[str]) -> str:
 
 
 def _resemblance(word: str, known: str) -> float:
-    """Return the resemblance to the known word or, with a small discount, to its beginning: the end may be missing."""
+    # the resemblance to the known word or, with a small discount, to its beginning
     begun = SequenceMatcher(None, word, known[: len(word)]).ratio()
     return max(SequenceMatcher(None, word, known).ratio(), 0.97 * begun)

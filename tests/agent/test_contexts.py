@@ -183,7 +183,7 @@ def test_an_agent_says_once_that_most_reports_were_clipped(tmp_path: Path) -> No
     one = agent()
     play(one, [3.0, 4.0], 1.0, 5)  # the fifth closes the first batch
     assert (one.clipped, one.decisions) == (4, 5)
-    with pytest.warns(ClippingWarning, match="4 of 4 reports had to be clipped") as said:
+    with pytest.warns(ClippingWarning, match="4 of 4 reports were clipped") as said:
         play(one, [3.0, 4.0], 2.0, 8)
     assert len(said) == 1
     assert said[0].filename == __file__

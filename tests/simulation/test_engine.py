@@ -367,7 +367,7 @@ each_clipping = pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIE
 @each_clipping
 @pytest.mark.parametrize("rounds", [None, 40], ids=["fixed", "fresh"])
 def test_it_is_said_when_most_reports_are_clipped(policy: Any, rounds: int | None) -> None:
-    with pytest.warns(ClippingWarning, match="80 of 80 reports had to be clipped") as said:
+    with pytest.warns(ClippingWarning, match="80 of 80 reports were clipped") as said:
         result = simulate(policy, world(3.0, rounds), n_seeds=2)
     assert len(said) == 1
     assert "80 clipped" in str(result)

@@ -276,7 +276,6 @@ class Agent:
         return decision
 
     def _hash_user(self, user: Any, name: str) -> str | None:
-        """Return the keyed hash of a user who decides."""
         if user is None:
             return None
         person = hash_user(self._runner.secret, user, name)
@@ -396,7 +395,6 @@ class Agent:
         return kept
 
     def _warn_late(self, stacklevel: int) -> None:
-        """Warn once that a reward was dropped."""
         if not self._late_warned:
             self._late_warned = True
             grace, beside = self._runner.grace, self._runner.beside

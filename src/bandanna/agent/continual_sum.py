@@ -393,7 +393,6 @@ class ValueShape:
         return statistic
 
     def _refuse(self, name: str, values: Floats, distances: Floats, *, alone: bool) -> None:
-        """Raise an error if a distance, (*R, users), is not 0."""
         if not np.any(distances):
             return
         place = np.unravel_index(int(np.argmax(distances)), distances.shape)
@@ -604,7 +603,6 @@ class ContinualSum:
         self._settled = True
 
     def _randomness(self) -> Any:
-        """Return the state of the seeded generator, if the counter is kept on disk."""
         generator = None if self._kept is None else get_generator(self.source)
         return None if generator is None else generator.state
 

@@ -338,7 +338,6 @@ def choose_arms(
 
 
 def _count_arms(each: Floats) -> int:
-    """Return how many arms a set has."""
     return int(each.shape[1])
 
 
@@ -394,7 +393,6 @@ def _validate_single_choice(policy: Policy[Any], choice: Choice, arms: int) -> C
 
 
 def _validate_probabilities(policy: Policy[Any], choice: Choice) -> list[float]:
-    """Return the probabilities of a choice, in (0, 1]."""
     array = np.asarray(choice.probabilities)
     chances: list[float] = array.tolist()
     users = len(choice.actions)
@@ -406,7 +404,6 @@ def _validate_probabilities(policy: Policy[Any], choice: Choice) -> list[float]:
 
 
 def _probability_of_user(policy: Policy[Any], choice: Choice, place: int) -> float:
-    """Return one probability of a choice."""
     return _validate_probabilities(policy, choice)[place]
 
 
@@ -510,7 +507,6 @@ class DecisionIds:
         return keyed.hexdigest()
 
     def _marked(self, what: str, mark: str) -> bool:
-        """Return whether this is the mark of a text."""
         return hmac.compare_digest(mark, self._mark(what))
 
 
@@ -636,7 +632,6 @@ class EpisodeRelease:
         return learned
 
     def _stored(self, ask: SumQuery) -> Estimate:
-        """Return the answer that the ledger has."""
         name = ledger_key(ask, task=TASK, batch=str(self.batch.number))
         found = self.find(*name)
         place, self._read[name] = self._read[name], self._read[name] + 1
@@ -678,7 +673,6 @@ class EpisodeRelease:
         return estimate
 
     def _write(self) -> None:
-        """Commit the held answers as one entry."""
         held, self._held = self._held, []
         if held and self.commit is not None:
             self.after = replace(self.after, released=self.after.released + 1)

@@ -364,7 +364,7 @@ def _journal_terms(runner: AgentRunner, features: Map | None) -> Any:
 
 
 def check_can_be_saved(policy: Policy[Any], state: Any, encoding: Encoding) -> None:
-    """Refuse a policy whose state no save can hold, before anybody has decided: in `save` it would be too late."""
+    """Refuse a policy whose state cannot be saved, before the first decision."""
     try:
         encoding.encode(state)
     except InvalidArgument as fault:

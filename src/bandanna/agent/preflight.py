@@ -26,6 +26,7 @@ from bandanna.device.arm_sets import (
     repeat_user_features,
     split_mapping,
 )
+from bandanna.device.domain import read_real_array
 from bandanna.device.noise import FastNoise, NoiseSource, SecureNoise
 from bandanna.errors import (
     BandannaError,
@@ -122,7 +123,6 @@ def check_batch_memory(policy: Policy[Any]) -> None:
 
 
 def _is_within_budget(stated: Guarantee, budget: Budget) -> bool:
-    """Return whether a guarantee is within the budget."""
     room = 1 + _ROUNDING
     if isinstance(budget, ZCDP):
         return stated.rho <= budget.rho * room
@@ -434,6 +434,10 @@ class ContextReader:
         if not fixed.of_users:
             users = validation.integer("contexts", contexts, most=10**7, error=InvalidStatistic)
             return [(fixed.ids, fixed.features)] * users
-        contexts = contexts if records is None else records.of_users(contexts)
-        people = validation.list_entries("contexts", contexts, "an array (users, d) of the features of each user")
+        allowed = "an array (users, d) of the features of each user"
+        if records is not None:
+            contexts = records.of_users(contexts)
+        elif hasattr(contexts, "columns"):  # a table, whose entries are columns
+            contexts = read_real_array("contexts", contexts, allowed)
+        people = validation.list_entries("contexts", contexts, allowed)
         return [repeat_user_features(fixed, one, f"contexts[{i}]") for i, one in enumerate(people)]

@@ -317,7 +317,6 @@ class AgentRunner:
             raise HorizonReached("decisions", rounds, f"at most {horizon}, the policy's horizon", _RECOMMEND)
 
     def _record(self, one: tuple[Sequence[Any], Floats], user: str | None, chosen: ChosenArm) -> Decision:
-        """Record one decision: it gets a slot, unless its episode is not known yet."""
         (ids, features), (action, chance, group) = one, chosen
         batch, number, session = self.filling, self.made, self.session
         if batch is None:
@@ -405,7 +404,6 @@ class AgentRunner:
         self.over = self.settled = True
 
     def _close(self, grace: int) -> None:
-        """Release the episodes that are due, in order."""
         while (batch := self.due(grace, self.made)) is not None:
             self.release(self.prepare_release(batch))
 
@@ -483,7 +481,6 @@ class AgentRunner:
         self._refresh_episodes(self.filling if scheduled else None)
 
     def _needed(self) -> int:
-        """Return the first episode whose rows are still kept under some name."""
         return min((self.progress.forgot.get(name, 0) for name in self.policy.execution.retained_groups), default=0)
 
     def kept_rows_with(self, episode: int, played: PlayedRounds) -> RunnerState:

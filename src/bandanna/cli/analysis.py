@@ -223,7 +223,6 @@ def _none_if_default(value: object, default: object) -> object:
 
 
 def _refuse_options(options: Mapping[str, object], why: str) -> None:
-    """Refuse options that were given and would be ignored."""
     for option, value in options.items():
         if value is not None:
             raise InvalidArgument(option, value, why)
@@ -407,7 +406,6 @@ def _make_privacy(trust: str | None, epsilon: float | None, delta: float | None)
 
 
 def _parse_pair(text: str) -> Any:
-    """Read LOW,HIGH."""
     try:
         low, high = (float(part) for part in text.split(","))
     except ValueError:

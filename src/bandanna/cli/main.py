@@ -97,12 +97,11 @@ def _usage(error: Any) -> str:
 
 
 def _path(context: Any) -> str:
-    """Return the full name of a command, however the program was started."""
     return "bandanna" if context.parent is None else f"{_path(context.parent)} {context.info_name}"
 
 
 def _find_command() -> tuple[Any, str]:
-    """Return the command that was found for, and its full name."""
+    """Return the command that the command line names, and its full name."""
     found: Any = command()
     path = "bandanna"
     for word in sys.argv[1:]:

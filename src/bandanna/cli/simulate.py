@@ -103,7 +103,6 @@ def _print_demo(outcomes: dict[str, TrustModelRun], *, idle: float) -> None:
 
 
 def _explain_demo(policy: str, seeds: int) -> None:
-    """Print what the columns mean."""
     error = "its standard error" if seeds > 1 else "with one seed no standard error"
     for line in (
         f"regret: rewards lost, compared with always showing the best arm, and {error}",
@@ -279,7 +278,6 @@ def _print_plan(forecasts: tuple[Forecast, ...]) -> None:
 
 
 def _explain_plan(seeds: int) -> None:
-    """Print what the columns mean, and what they do not mean."""
     error = "its standard error over the worlds" if seeds > 1 else "with one seed no standard error"
     for line in (
         f"share: regret over that of random play (0: always the best arm, 1: nothing learned); {error}",
@@ -520,7 +518,6 @@ def datasets(
 
 
 def _print_card(row: dict[str, object]) -> None:
-    """Print a field in each paragraph."""
     typer.echo(f"{row['name']}: {row['title']}")
     for field in _FIELDS:
         value = row[field]

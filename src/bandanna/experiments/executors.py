@@ -394,7 +394,6 @@ def _describe_versions() -> dict[str, str]:
 
 
 def _run_in_worker(function: Callable[..., Value], arguments: Mapping[str, Any], versions: Mapping[str, str]) -> Value:
-    """Check the versions and call the function, in a worker."""
     if (here := _describe_versions()) != versions:
         raise BandannaError(f"a Dask worker has {here}, this program has {versions}, and numbers could differ")
     threads = {name: os.environ.get(name) for name in THREAD_VARIABLES[:2]}
@@ -404,7 +403,6 @@ def _run_in_worker(function: Callable[..., Value], arguments: Mapping[str, Any],
 
 
 def _import_distributed() -> Any:
-    """Import Dask's `distributed`."""
     try:
         return importlib.import_module("distributed")
     except ImportError:

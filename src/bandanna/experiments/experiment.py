@@ -1,4 +1,4 @@
-"""Experiments: which algorithms run in which environment, for how long and with which seeds; read from TOML.
+"""Experiments from TOML files: algorithms, an environment, horizon and seeds.
 
     title = "What privacy costs"
     horizon = 20_000
@@ -15,13 +15,10 @@
     delta = 1e-5
     batch = { first = 200, ratio = 1.5 }      # a number, "paper", or a geometric schedule
 
-The name may be a list of algorithms that share all given arguments. `horizon`, `path` and the keys of the environment
-may be lists: a grid, with a curve of every algorithm at every point. Arms, means and tables of people are lists
-themselves; several of them are `means = { each = [[...], [...]] }`. Title, seeds and checkpoints belong to the whole
-comparison.
-
-Every mistake is refused before anything runs, by an error that names the key with its table (the first [[algorithm]] is
-`algorithm[1]`) and what is allowed there.
+The name may be a list of algorithms with the same arguments. `horizon`, `path` and the keys of the environment may be
+lists too: then there is a curve of every algorithm at every point of the grid. Several arrays are written
+`means = { each = [[...], [...]] }`. Errors name the key and its table (the first [[algorithm]] is `algorithm[1]`),
+before anything runs.
 """
 
 from __future__ import annotations
@@ -84,7 +81,7 @@ REWARDS: dict[str, type[Any]] = {
 
 
 def check_name(table: Any, where: str, known: Iterable[str], what: str) -> str:
-    """Return the `name` in a table, which must be known."""
+    """Return the known `name` in a table."""
     if not isinstance(table, Mapping):
         shown = "[[algorithm]], with a name" if where.startswith("algorithm") else f"[{where}]"
         raise InvalidArgument(where, table, f"a table {shown}")
@@ -204,7 +201,7 @@ _WHOLE = {  # what all curves share, and so is no list
     "title": "a word in quotes",
     "seeds": "a whole number >= 1",
     "seed": "a whole number >= 0",
-    "checkpoints": "a whole number >= 1, of points that are kept of a curve",
+    "checkpoints": "a whole number >= 1",
 }
 _TOP = ("title", "horizon", "seeds", "seed", "path", "checkpoints", "environment", "algorithm")
 
@@ -287,7 +284,7 @@ class ExperimentCurve:
 
 @dataclass(frozen=True, kw_only=True)
 class Experiment:
-    """A complete comparison; it gives the same numbers on any number of processes.
+    """A comparison of algorithms, with the same numbers on any number of processes.
 
     Parameters
     ----------
@@ -327,7 +324,7 @@ class Experiment:
         """Read and check a TOML file; errors begin with its name."""
         path = validation.path("file", file)
         document = read_toml(path)
-        add_import_folder(path.parent)  # policies of one's own may lie beside the file
+        add_import_folder(path.parent)  # with the user's own policies
         with prefix_errors(f"{path}: "):
             return cls.from_dict({"title": path.stem, **document})
 
@@ -436,7 +433,6 @@ def _expand_algorithm(table: Any, where: str, *, of_several: bool = False) -> It
 
 
 def _check_algorithm(table: dict[str, Any], name: str, where: str) -> dict[str, Any]:
-    """Return checked arguments; lists of values are not expanded."""
     with prefix_errors(f"{where}."):
         entry = find_algorithm(name)
     types = {**find_argument_types(name), "name": str, "label": str}
@@ -556,7 +552,6 @@ def _column_entry(curve: ExperimentCurve, table: dict[str, list[Any]]) -> dict[s
 
 
 def _plain(value: Any) -> Any:
-    """Return numbers and words unchanged, tables and lists as text."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     text = format_varied(value)

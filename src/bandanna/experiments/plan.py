@@ -1,4 +1,4 @@
-"""`plan`: forecast by simulation what a number of users can teach, before there is data."""
+"""`plan`: forecast by simulation how well a bandit learns with a number of users."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from bandanna.simulation.environments.linear import DisjointLinear, LinearContex
 from bandanna.types import Floats
 
 TRUST = {"none": "LinTS", "central": "LinTS-JDP", "shuffle": "LinTS-SDP", "local": "LinTS-LDP"}
-HOPELESS = 0.8  # a share above which nothing worth the name is learned
-USEFUL = 0.5  # a share below which it is worth it
-_LEAST = 16  # users: two batches of 2 and somebody who profits
-_NUMBERS = 10**10  # that a plan may draw: a quarter of an hour for each trust model
-_SEARCH = 2 * 10**8  # the same, of the largest simulation of a search: some 20 seconds
+HOPELESS = 0.8  # with a larger share, nothing is learned
+USEFUL = 0.5
+_LEAST = 16  # users: two batches of 2, and users after them
+_NUMBERS = 10**10  # of a plan at most: a quarter of an hour for each privacy model
+_SEARCH = 2 * 10**8  # of the largest simulation of a search: some 20 seconds
 _OTHER = 40  # numbers for each user beside the features
 _SEEDS = 5  # of a search, at most
 

@@ -138,7 +138,6 @@ def _without_axis(varied: Mapping[str, Any], key: str) -> str:
 
 
 def _panel_line(found: list[tuple[float, Result]]) -> PanelLine:
-    """Return a line in the order of x; a value at infinity holds everywhere."""
     ordered = sorted(found, key=lambda each: each[0])
     finite = [each for each in ordered if np.isfinite(each[0])]
     shown = finite or ordered
@@ -207,7 +206,6 @@ def write_outputs(experiment: Experiment, results: Mapping[str, Result], out: st
 
 @contextmanager
 def _note_missing_extra(notes: list[str]) -> Iterator[None]:
-    """Note once what a missing extra would have written."""
     try:
         yield
     except MissingExtra as missing:
@@ -366,7 +364,6 @@ def _describe_directory(experiment: Experiment, directory: Path, *, resume: bool
 
 
 def _claim_directory(directory: Path, ours: dict[str, Any]) -> None:
-    """Write the experiment's description to the directory."""
     try:
         (directory / "blocks").mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -322,7 +322,6 @@ def measure_rewards(data: DataSet, setting: StudySetting, job: StudyJob, delta: 
 
 
 def _make_policy(data: DataSet, setting: StudySetting, job: StudyJob, delta: float) -> tuple[Policy[Any], str]:
-    """Return a policy and the contexts that it sees."""
     privacy, arms = _make_privacy(job, delta), len(data.arms)
     if job.algorithm == "LinUCB":
         dim = arms * (_count_slopes(data) + 1)
@@ -366,12 +365,10 @@ def add_constant(data: DataSet) -> Floats:
 
 
 def _count_slopes(data: DataSet) -> int:
-    """Return the number of users' features without a constant."""
     return 0 if data.features is None else data.features.slopes
 
 
 def _play_peer(data: DataSet, setting: StudySetting, name: str) -> Floats:
-    """Return the mean reward of each seed."""
     run = _replay_peer if data.given is not None else _simulate_peer
     users = add_constant(data)
     return np.array([run(data, users, setting, name, seed) for seed in range(setting.seeds)])
@@ -498,7 +495,6 @@ def _check_algorithms(algorithms: Sequence[str] | None) -> list[str]:
 
 
 def _list_jobs(epsilons: Sequence[float], delta: float, trusts: Sequence[str], names: list[str]) -> Iterator[StudyJob]:
-    """Yield the rows to compute, those without privacy first."""
     sizes = [validation.epsilon(each) for each in validation.list_entries("epsilons", epsilons, "numbers > 0")]
     models = [
         validation.one_of("trusts", each, TRUSTS) for each in validation.list_entries("trusts", trusts, "trust models")
@@ -576,7 +572,6 @@ def _row_file(folder: Path, job: StudyJob) -> Path:
 
 
 def _read_row(folder: Path | None, job: StudyJob) -> dict[str, Any] | None:
-    """Read a finished row; None for a missing or damaged file."""
     if folder is None or not (file := _row_file(folder, job)).exists():
         return None
     try:

@@ -65,7 +65,6 @@ def check_drawable(path: str | PathLike[str] | None = None, argument: str = "pat
 
 
 def _figure_format(path: str | PathLike[str], argument: str = "path") -> str:
-    """Return the format in a file's name."""
     return validation.one_of(f"suffix of {argument}", validation.path(argument, path).suffix.lower(), (".png", ".svg"))
 
 
@@ -274,7 +273,6 @@ def explain_lines(lines: Sequence[BoundLine]) -> str:
 
 
 def _is_drawn(lines: Sequence[BoundLine], label: str, values: Floats) -> bool:
-    """Return whether this line is drawn already, for an earlier result."""
     return any(each.label == label and np.array_equal(each.values, values) for each in lines)
 
 
@@ -388,7 +386,6 @@ def _set_ticks(axes: Any) -> None:
 
 
 def _set_measured_ticks(axes: Any, lines: list[PanelLine]) -> None:
-    """Set ticks at the measured values."""
     measured = np.unique(np.concatenate([line.across for line in lines if line.across is not None] or [np.ones(1)]))
     if len(measured) <= _TICKS:
         axes.set_xticks(measured, [format_axis_number(value) for value in measured])
@@ -396,7 +393,6 @@ def _set_measured_ticks(axes: Any, lines: list[PanelLine]) -> None:
 
 
 def _draw_legend(figure: Any, names: list[str], heading: str | None) -> None:
-    """Draw a legend to the right of all panels, with every name once."""
     found: dict[str, Any] = {}
     for axes in figure.axes:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
@@ -456,7 +452,6 @@ def plot_regret(
 def _label_results(
     results: RegretCurves | Mapping[str, RegretCurves] | Sequence[RegretCurves],
 ) -> list[tuple[str, RegretCurves]]:
-    """Return labels and results; equal names are numbered."""
     allowed = "a Result of bd.simulate, or a list or a dict of results"
     if isinstance(results, RegretCurves):
         results = [results]
@@ -500,7 +495,6 @@ def _draw_regret(
 
 
 def _draw_curve(axes: Any, result: RegretCurves, colour: str, dashes: Any, *, log: bool, shade: float) -> None:
-    """Draw the mean, and two standard errors to either side where they exist."""
     rounds, mean, spread = result.checkpoints.astype(float), result.mean(), 2 * result.stderr()
     if not log:  # every run begins at nothing
         rounds, mean, spread = (np.concatenate([[0.0], values]) for values in (rounds, mean, spread))

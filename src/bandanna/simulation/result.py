@@ -393,7 +393,6 @@ class ResultSet(Mapping[str, Result]):
 
 
 def _to_columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    """Return rows with the same keys as columns."""
     return {name: [row[name] for row in rows] for name in rows[0]}
 
 
@@ -578,7 +577,6 @@ def _from_parquet(content: bytes) -> tuple[str, Table]:
 
 
 def _table(fields: Mapping[str, Any]) -> Table:
-    """Return the columns seed, round and regret, seed by seed."""
     seeds, rounds = fields["seeds"], fields["checkpoints"].tolist()
     return [seed for seed in seeds for _ in rounds], rounds * len(seeds), fields["regret"].ravel().tolist()
 
@@ -641,7 +639,6 @@ def _guarantee_from_plain(plain: Mapping[str, Any]) -> Guarantee:
 
 
 def _import_pyarrow(needed_for: str) -> tuple[Any, Any]:
-    """Import pyarrow and its Parquet module."""
     try:
         return importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
     except ImportError:

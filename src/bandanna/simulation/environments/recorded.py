@@ -113,7 +113,6 @@ class ArrayWorld(World):
         return self._block(self.table, each=1)
 
     def _block(self, array: Floats, *, each: int) -> Floats:
-        """Return the rounds of the block for every seed; an array of `each` axes has no rounds axis and is repeated."""
         rows = array[self.block] if array.ndim > each else array[None]
         return np.broadcast_to(
             rows, (len(self.streams.seeds), self.block.stop - self.block.start, *array.shape[-each:])
@@ -223,7 +222,6 @@ def _check_unit_means(argument: str, means: Floats, error: type[InvalidArgument]
 
 
 def _refuse_entry(argument: str, array: Floats, wrong: Any, allowed: str, error: type[InvalidArgument]) -> None:
-    """Raise an error that names the first wrong entry."""
     if np.any(wrong):
         index = tuple(int(i) for i in np.argwhere(wrong)[0])
         raise error(f"{argument}[{', '.join(map(str, index))}]", float(array[index]), allowed)

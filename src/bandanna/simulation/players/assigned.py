@@ -122,12 +122,10 @@ class ArmPulls:
         return np.asarray(played)
 
     def _chances(self, seeds: int | Ints, arms: Ints) -> Floats:
-        """Return the probabilities of the reward values of these arms, (n, V)."""
         assert self._scale is not None
         return self._scale[1](self.means[seeds, arms]) if self._table is None else self._table[seeds, arms]
 
     def _note(self, seeds: int | slice, counts: Ints) -> None:
-        """Add rewards and clips, given how often each value occurred, (..., V)."""
         assert self._scale is not None
         if self._clips:
             self.clipped[seeds] += counts @ self._beyond
@@ -322,7 +320,6 @@ class ClientInquiry:
 
 
 def _client_rows(domain: Domain, reports: Iterable[Statistic], users: int) -> Statistic:
-    """Return a row for every client, a block at a time."""
     return StreamedStatistic(domain, users=users, source=reports, replicates=())
 
 

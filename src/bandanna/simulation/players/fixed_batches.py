@@ -158,7 +158,6 @@ class FixedArmsPlayer:
         return users
 
     def _users(self, place: Ints, ties: TiedEpisode | None, rounds: int, most: int, tally: Tally) -> Iterator[Ints]:
-        """Yield the arm of every user, (S, n), at most `most` users at a time."""
         for begin in range(0, rounds, most):
             count = min(most, rounds - begin)
             if ties is None:
@@ -190,7 +189,6 @@ class FixedArmsPlayer:
         ]
 
     def _sums(self, arm: Ints, counts: Ints | int, tally: Tally) -> Floats:
-        """Draw and tally sums of `counts` rewards of 0 or 1 as one number each, (S,)."""
         sums = self.world.reward_sums(self.means[arm], counts)
         tally.rewards += sums
         if self._anything_clipped:
@@ -206,7 +204,6 @@ class FixedArmsPlayer:
         )
 
     def _rewards(self, users: Ints, tally: Tally) -> Floats:
-        """Draw and tally rewards one by one, (S, rounds), as they are reported; count clipped reports."""
         rewards = self.world.rewards(self.means[users])
         tally.rewards += rewards[:, 0] if rewards.shape[1] == 1 else rewards.sum(axis=1)
         if self.binary and not self._anything_clipped:
@@ -220,7 +217,6 @@ class FixedArmsPlayer:
         return np.asarray(self.none * counts + (self.one - self.none) * ones)
 
     def _reports(self, places: Ints, rewards: Floats) -> Floats:
-        """Return the reports of arms with rewards: (...), (...) -> (..., dim)."""
         values = self._packed(places)
         values[..., : self.lead] *= rewards[..., None]
         return values
@@ -293,7 +289,6 @@ class SampledArmsPlayer(FixedArmsPlayer):
         return self.first, None
 
     def _users(self, place: Ints, ties: TiedEpisode | None, rounds: int, most: int, tally: Tally) -> Iterator[Ints]:
-        """Yield the arm of every user, (S, n), as an index into the tables."""
         for begin in range(0, rounds, most):
             parts = []
             end = min(rounds, begin + most)
@@ -388,7 +383,6 @@ def _play_by_noise(
 def _play_by_releases(
     policy: RunningSumPolicy[Any], world: World, tally: Tally, rounds: int, *, path: str
 ) -> tuple[int, int, Ints, Ints]:
-    """Play with every batch released by its protocol."""
     arms, server = _fixed_arm_set(policy, world) if world.fixed else None, _EpisodeAnswerer(world, tally.n_seeds, path)
     releases, users, state = 0, 0, policy.init(replicates=(tally.n_seeds,))
     while tally.done < rounds:
@@ -408,7 +402,6 @@ def _play_by_releases(
 
 
 def _fixed_arm_set(policy: RunningSumPolicy[Any], world: World) -> FixedArmsPlayer:
-    """Return the player for a world of fixed arms."""
     return FixedArmsPlayer(policy, world) if policy._devices_agree else SampledArmsPlayer(policy, world)
 
 

@@ -102,7 +102,6 @@ class QueryAnswerer:
 
 
 def _max_users(statistic: Statistic) -> int:
-    """Return the number of users in the seed with most of them."""
     return statistic.values.shape[-2] if statistic.counts is None else int(statistic.counts.sum(axis=-1).max())
 
 
@@ -206,7 +205,6 @@ class ReferenceRun:
                 self.releases, self.users = self.releases + 1, self.done
 
     def _look(self, users: int) -> tuple[Floats, Floats]:
-        """Return contexts (users, K, d) and means (users, K) of the next rounds."""
         if self.fixed is not None:
             contexts, means = (np.broadcast_to(each, (users, *each.shape)) for each in self.fixed)
             return contexts, means
@@ -258,7 +256,6 @@ class ReferenceRun:
         return PlayedRounds(rewards=self._draw_rewards(means, arms), features=features, arms=arms)
 
     def _draw_rewards(self, means: Floats, arms: Ints) -> Floats:
-        """Draw the rewards of these arms, (n,)."""
         if self.counterfactual:
             rewards = self._of(self.world.rewards(means[None])[0], arms)
         else:
@@ -267,7 +264,6 @@ class ReferenceRun:
         return rewards
 
     def _note(self, means: Floats, arms: Ints, rewards: Floats) -> None:
-        """Add regret and rewards to the seed's row of the tally."""
         self.tally.of_seed(self.place, self.done, means.max(axis=1) - self._of(means, arms), rewards)
         self.tally.add_arms(arms[None], np.array([self.place]))
         self.done += len(arms)

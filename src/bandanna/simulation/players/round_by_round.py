@@ -191,7 +191,6 @@ def read_all_arms(world: World, span: range, policy: Any) -> RoundChunk:
 
 
 def _clip_rewards(drawn: Floats, policy: Any) -> Floats:
-    """Clip rewards to the policy's range; return the array itself if nothing was clipped."""
     domain = policy.domain
     if drawn.size and drawn.min() >= domain.low and drawn.max() <= domain.high:  # not where one is no number
         return drawn
@@ -373,7 +372,6 @@ class _BlockSeeds:
             self._settle(np.flatnonzero(policy.needs_refit(self.state)))
 
     def _record(self, chunk: RoundChunk, seeds: Ints, rounds: Ints, actions: Ints, groups: Ints, taken: Ints) -> None:
-        """Keep the first `taken` (s,) rounds of a block."""
         rows, columns = np.nonzero(np.arange(actions.shape[1]) < taken[:, None])
         which, when, arms = seeds[rows], rounds[rows, columns], actions[rows, columns]
         places = when - chunk.start

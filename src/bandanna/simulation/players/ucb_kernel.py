@@ -144,7 +144,6 @@ class UCBKernelRun:
         return rounds, self.repairs, self.clipped
 
     def _span(self, first: int, count: int) -> None:
-        """Play rounds whose noise, rewards and coins are drawn together."""
         seeds, streams, reward = self.tally.n_seeds, self.world.streams, self.world.environment.reward
         ahead = self.policy._optimism_tables(first, count)
         assert isinstance(reward, Bernoulli)
@@ -172,7 +171,6 @@ class UCBKernelRun:
         self.tally.rewards += rewards.sum(axis=1)
 
     def _blocks(self, count: int) -> Iterator[tuple[int, int]]:
-        """Yield ranges of rounds whose contexts are held at once."""
         size = 8 * self.tally.n_seeds * self.world.n_arms * self.policy.dim
         most = count if self.world.fixed else max(1, _BYTES // size)
         for begin in range(0, count, most):
@@ -204,7 +202,6 @@ class UCBKernelRun:
             self.clipped += np.count_nonzero(self.policy._domain.inside(features[:, :, 0])[1], axis=1)
 
     def _repair(self, seed: int, batches: int) -> None:
-        """Repair the estimate of a seed whose matrix the noise made indefinite."""
         snapshot, repaired = self.policy._estimate(self.released[seed : seed + 1], batches)
         self.theta[:], self.inverse[:] = snapshot.theta[0], snapshot.inverse[0]
         self.repairs[seed] += repaired[0]
