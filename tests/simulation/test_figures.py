@@ -172,3 +172,4 @@ def test_a_sweep_has_a_colour_for_each_algorithm_and_a_line_style_for_each_epsil
     drawn = plot_regret({label: simulated(1) for label in labels}).axes[0].lines
     assert [line.get_color() for line in drawn[: len(labels)]] == list(colours)
     assert [colour for colour, _ in choose_line_styles(["a, epsilon = 1", "b, epsilon = 1"])] == list(PALETTE[:2])
+    assert len({colour for colour, _ in choose_line_styles(["LinTS, ε = 0.5", "LinTS, ε ≤ 2"])}) == 1

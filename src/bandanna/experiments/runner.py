@@ -1,12 +1,8 @@
 """`run`: run an experiment over processes, resume it, and write results, tables and figures.
 
-Every curve runs in blocks of seeds. How seeds are divided into blocks depends on the experiment alone, workers use one
-thread each, and every run draws from the streams of its own seed. So the numbers are the same bit by bit for any number
-of processes and any order. Blocks are written atomically; `resume` continues a killed run and repeats no finished
-block.
-
-The directory has experiment.json, blocks/*.csv, and after the last block results/*.csv (*.parquet), figure.png,
-figure.svg and summary.json.
+Every curve runs in blocks of seeds. Blocks depend on the experiment alone, so the numbers are equal bit by bit for any
+number of processes. Blocks are written atomically; `resume` repeats no finished block. The directory has
+experiment.json, blocks/*.csv, and after the last block results/*.csv (*.parquet), figures and summary.json.
 """
 
 from __future__ import annotations
@@ -58,13 +54,13 @@ from bandanna.validation import checked_keywords
 # Figures
 
 
-_BUDGET = ("epsilon", "delta", "rho")  # asked for; a figure says what was given
+_BUDGET = ("epsilon", "delta", "rho")  # figures show the epsilon of what ran instead
 
 
 def series_names(experiment: Experiment, results: Mapping[str, Result]) -> dict[str, str]:
     """Return the names of series in figures, by label: with the guarantee computed for what ran.
 
-    For several points it is the largest one. Budgets that give the same guarantee are told apart by what was asked for.
+    For several points it is the largest one. Series with the same guarantee show their setting too.
     """
     found: dict[str, str] = {}
     for series in experiment.series:
@@ -282,10 +278,8 @@ def run_sweep(
         "processes" (`jobs` of them); "dask": workers of the `scheduler` at an address, or `jobs` workers of a cluster
         on this machine; or an `Executor`.
     """
-    working, directory = (
-        choose_executor(executor, jobs=jobs, scheduler=scheduler),
-        validation.path("out", out, folder=True),
-    )
+    working = choose_executor(executor, jobs=jobs, scheduler=scheduler)
+    directory = validation.path("out", out, folder=True)
     curves, worlds = experiment.curves, {id(point): point.world() for point in experiment.points}
     policies = [curve.calibrated(dim=worlds[id(curve.point)].dim, horizon=curve.point.horizon) for curve in curves]
     if (ours := _describe_directory(experiment, directory, resume=resume)) is not None:
@@ -337,10 +331,8 @@ def merge_results(parts: list[Result]) -> Result:
 
 def _describe_directory(experiment: Experiment, directory: Path, *, resume: bool) -> dict[str, Any] | None:
     """Return the description for a new directory, None if it has it already; refuse one of another experiment."""
-    record, ours = (
-        directory / "experiment.json",
-        {"bandanna": version("bandanna"), **to_json_value(experiment.to_dict())},
-    )
+    record = directory / "experiment.json"
+    ours = {"bandanna": version("bandanna"), **to_json_value(experiment.to_dict())}
     code = {
         name: source_digest(name) for name in (curve.algorithm for curve in experiment.curves) if is_import_path(name)
     }

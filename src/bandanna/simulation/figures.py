@@ -26,7 +26,7 @@ from bandanna.types import Floats, Ints
 # Okabe and Ito's colours, told apart with every common colour blindness; without yellow, which is faint on white
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.5)), (0, (5, 2, 1, 2)), (0, (1, 4)))
-_EPSILON = re.compile(r"(?:, )?epsilon = ([^,]+)")
+_EPSILON = re.compile(r"(?:, )?(?:epsilon|ε) [=≤] ([^,]+)")
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _INK, _FAINT = "#333333", "#6B6B6B"
 _STYLE = {
