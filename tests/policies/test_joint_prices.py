@@ -215,7 +215,7 @@ def test_zcdp_budgets_are_used_up() -> None:
 
 
 Floats = NDArray[np.float64]
-Person_audit = tuple[tuple[float, float], float]  # features and reward
+ReplacedUser = tuple[tuple[float, float], float]  # features and reward
 
 POLICY = OFULJDP(dim=2, horizon=60, batch=5, privacy=central(rho=0.5), share=0.3, growth=0.2, reward_range=(-1.0, 2.0))
 BATCHES = 12
@@ -237,7 +237,7 @@ def outputs(seed: int) -> Iterator[Floats]:
         yield POLICY.regulariser * (np.array([0.1, 0.1, 0.0]) + 0.05 * rng.normal(size=3))
 
 
-def run(persons: dict[int, Person_audit], seed: int) -> tuple[list[OFULJDPState], Given]:
+def run(persons: dict[int, ReplacedUser], seed: int) -> tuple[list[OFULJDPState], Given]:
     """All batches, with some persons' data replaced: states after every batch, and the releases."""
     rng, source = np.random.default_rng(0), Given(outputs(seed))
     features, rewards = rng.normal(size=(5 * BATCHES, 2)) / 2, rng.uniform(-1, 2, size=5 * BATCHES)
@@ -250,7 +250,7 @@ def run(persons: dict[int, Person_audit], seed: int) -> tuple[list[OFULJDPState]
     return states, source
 
 
-def spent(place: int, one: Person_audit, two: Person_audit, seed: int) -> tuple[float, float]:
+def spent(place: int, one: ReplacedUser, two: ReplacedUser, seed: int) -> tuple[float, float]:
     """rho of the matrices and rho of the vectors, for one person replaced."""
     released = [run({place: person}, seed)[1].releases for person in (one, two)]
     price = {3: 0.0, 2: 0.0}
@@ -261,7 +261,7 @@ def spent(place: int, one: Person_audit, two: Person_audit, seed: int) -> tuple[
 
 @pytest.mark.parametrize("seed", range(5))
 def test_what_is_public_follows_from_releases_alone(seed: int) -> None:
-    big: dict[int, Person_audit] = dict.fromkeys(range(30), ((9.0, -9.0), 5.0))
+    big: dict[int, ReplacedUser] = dict.fromkeys(range(30), ((9.0, -9.0), 5.0))
     (one, first), (two, second) = run({}, seed), run(big, seed)
     assert 1 < one[-1].switches < BATCHES
     assert len(first.releases) == len(second.releases) == BATCHES + one[-1].switches

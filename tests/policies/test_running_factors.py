@@ -135,7 +135,7 @@ def test_the_first_batch_can_be_told_from_its_noise() -> None:
     assert plan_informed_batches(none(), domain=Ball(dim=4), dim=5, horizon=10**6).first == 10
     rewards = LinTSRewards(dim=5, horizon=10**6, public_contexts=True, privacy=central(rho=1e-3))
     std = CentralGaussian.calibrate(domain=Ball(dim=5, bound=0.5), budget=rewards.privacy.budget).noise_std
-    assert rewards._sizes[0] == round(3 * 8 * math.sqrt(1.5) * std)
+    assert rewards.batch_sizes[0] == round(3 * 8 * math.sqrt(1.5) * std)
     loud = plan_informed_batches(central(rho=1e6), domain=Ball(dim=4), dim=5, horizon=10**6, blocks=3)
     assert loud.first == 7 * 5 * 3
     assert plan_informed_batches(none(), domain=Ball(dim=4), dim=5, horizon=10**6, blocks=3).first == 2 * 5 * 3
@@ -210,7 +210,7 @@ def test_public_features_by_hand() -> None:
     policy = LinTSRewards(dim=3, horizon=250, batch=100, public_contexts=True, privacy=privacy, intercept=True)
     assert np.linalg.norm(policy._weights * np.array([1.0, 0.0, 1.0])) == pytest.approx(1.0, abs=1e-6)
     assert np.linalg.norm(policy._weights * np.array([1.0, 0.0, 1.0])) <= 1.0
-    assert policy._report_statistic[1].scale == 0.5
+    assert policy._statistics[1].scale == 0.5
     assert policy._reward_std == policy.reward_std
     std = CentralGaussian.calibrate(domain=Ball(dim=3, bound=0.5), budget=privacy.budget).noise_std
     np.testing.assert_allclose(policy._noise, std**2 * np.arange(3), rtol=1e-3)
@@ -219,7 +219,7 @@ def test_public_features_by_hand() -> None:
     assert batches[3] is None
     plain = replace(policy, intercept=False)
     np.testing.assert_array_equal(plain._weights, 1.0)
-    assert plain._report_statistic[1].scale == 1.0
+    assert plain._statistics[1].scale == 1.0
 
 
 def test_phases_have_the_batches_of_their_policies() -> None:

@@ -331,7 +331,7 @@ def _rules_of_chosen_arms(policy: BatchedLinearPolicy | LinTSRewards) -> DeviceR
     """Return the plans where devices choose arms: the batches of the schedule."""
     sizes = sorted(policy._channel.sizes.counts())
     episodes: list[Episode] = [FixedLength(number=0, users=users) for users in sizes]
-    tells = policy._report_statistic if isinstance(policy, LinTSRewards) else (policy._report_statistic,)
+    tells = policy._statistics if isinstance(policy, LinTSRewards) else (policy._report_statistic,)
     return (policy._selector, tells, episodes) if len(sizes) <= _MAX_CLIENT_PLANS else None
 
 

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -200,15 +200,14 @@ def plan_informed_batches(
 # Policies: `LinearPolicy` is the base for authors, `BatchedLinearPolicy` that of LinTS and LinUCB.
 
 
-@dataclass(frozen=True, kw_only=True)
 class ScheduledLinearPolicy(Policy[State]):
     """A policy with `dim` features over `horizon` rounds that queries sums of (x y, x x^T), one for every batch."""
 
-    trusts = ("none", "central", "local", "shuffle", "concurrent")
+    trusts: ClassVar[tuple[str, ...]] = ("none", "central", "local", "shuffle", "concurrent")
     dim: int
     horizon: int
     privacy: Privacy
-    batch: int | str | Schedule | None = None
+    batch: int | str | Schedule | None
 
     @property
     def guarantee(self) -> Guarantee:
@@ -278,7 +277,7 @@ class ScheduledLinearPolicy(Policy[State]):
     def _schedule(self) -> Schedule:
         return self._plan_batches(dim=self.dim)
 
-    def _plan_batches(self, *, dim: int, blocks: int = 1) -> Schedule:
+    def _plan_batches(self, *, dim: int, domain: Domain | None = None, blocks: int = 1) -> Schedule:
         """Return the batches that `batch` says; None and "auto" plan them for `blocks` parameters of `dim` numbers."""
         batch = self.batch
         if isinstance(batch, Schedule):
@@ -290,7 +289,8 @@ class ScheduledLinearPolicy(Policy[State]):
         horizon = self._planned_rounds
         if self.privacy.model == "concurrent" and self.privacy.noisy:
             return FixedBatches(size=compute_concurrent_batch_size(horizon, self.privacy.shufflers))
-        return plan_informed_batches(self.privacy, domain=self._domain, dim=dim, horizon=horizon, blocks=blocks)
+        planned = self._domain if domain is None else domain
+        return plan_informed_batches(self.privacy, domain=planned, dim=dim, horizon=horizon, blocks=blocks)
 
     def _fixed_batches(self, size: Any) -> FixedBatches:
         least = 2 if self.privacy.model in ("shuffle", "concurrent") else 1
@@ -371,6 +371,11 @@ class LinearPolicy(ScheduledLinearPolicy[LinearSums]):
         the first of a size that stands out of the noise.
     """
 
+    dim: int
+    horizon: int
+    privacy: Privacy
+    batch: int | str | Schedule | None = None
+
     def __post_init__(self) -> None:
         self._check_arguments()
         _ = self._schedule
@@ -448,6 +453,11 @@ class LinearState:
 @dataclass(frozen=True, kw_only=True)
 class BatchedLinearPolicy(ScheduledLinearPolicy[LinearState], RunningSumPolicy[LinearState]):
     """Base of LinTS and LinUCB, for which the simulator and light clients have shortcuts."""
+
+    dim: int
+    horizon: int
+    privacy: Privacy
+    batch: int | str | Schedule | None = None
 
     def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> LinearState:
         total = np.zeros((*replicates, self._domain.dim))

@@ -16,12 +16,11 @@ from bandanna.device.domain import Ball, Estimate, Statistic
 from bandanna.device.linear_report import LinearReport
 from bandanna.device.statistics import PublicStatistic, WeightedStatistic
 from bandanna.errors import InvalidArgument, InvalidBudget
-from bandanna.numeric.exact_sums import RunLengthSizes
 from bandanna.numeric.rng import DeviceRandomness
 from bandanna.policies.algorithm import APPROX, PURE, register_algorithm
-from bandanna.policies.base import Execution, FixedLength, PlayedRounds, Policy, SumQuery
+from bandanna.policies.base import Execution, FixedLength, PlayedRounds, SumQuery
 from bandanna.policies.finite.base import PROTECTS
-from bandanna.policies.linear.base import FixedBatches, Schedule, plan_informed_batches
+from bandanna.policies.linear.base import InformedBatches, Schedule, ScheduledLinearPolicy
 from bandanna.policies.linear.lints import LinTS, Posterior, compute_posterior
 from bandanna.privacy.guarantee import Guarantee
 from bandanna.protocols.clear import PublicSum
@@ -61,7 +60,7 @@ _named = partial(register_algorithm, paper="-", protects="rewards")
 @_named("LinTS-SDP-rewards", trust="shuffle", guarantee="shuffle DP")
 @stored_as("LinTSRewards")
 @dataclass(frozen=True, kw_only=True)
-class LinTSRewards(Policy[LinTSRewardsState]):
+class LinTSRewards(ScheduledLinearPolicy[LinTSRewardsState]):
     """Thompson sampling with `dim` features over `horizon` rounds that protects rewards; features are public.
 
     1. The server publishes the posterior of theta given the released sums (`publish`).
@@ -108,7 +107,7 @@ class LinTSRewards(Policy[LinTSRewardsState]):
     def report(self, query: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
         """3. Device: report the private or the public statistic, as the query says."""
         assert played.features is not None
-        private, public = self._report_statistic
+        private, public = self._statistics
         statistic = public if isinstance(query.protocol.domain, LinearReport) else private
         return statistic.statistic(query.protocol.domain, played.features, played.rewards, None, coins)
 
@@ -171,53 +170,33 @@ class LinTSRewards(Policy[LinTSRewardsState]):
     def _scale(self) -> float:
         return 0.5 if self.intercept else 1.0
 
+    @property
+    def _batch_privacy(self) -> Privacy:
+        return self.privacy
+
     @cached_property
     def _schedule(self) -> Schedule:
-        if isinstance(self.batch, Schedule):
-            return self.batch
-        if self.batch is None or isinstance(self.batch, str):
-            if self.batch in (None, "auto"):
-                return self._informed()
-            raise InvalidArgument("batch", self.batch, 'a whole number, a schedule or "auto"')
-        size = validation.integer("batch", self.batch, least=2 if self.privacy.model == "shuffle" else 1)
-        if size > self.horizon:
-            raise InvalidArgument("batch", self.batch, f"at most {self.horizon}, the horizon")
-        return FixedBatches(size=size)
-
-    def _informed(self) -> Schedule:
-        found = plan_informed_batches(self.privacy, domain=self.domain, dim=self.dim, horizon=self.horizon)
-        doubling = self.privacy.model == "shuffle" and self.privacy.noisy
-        return replace(found, ratio=max(found.ratio, 2.0)) if doubling else found
-
-    @cached_property
-    def _sizes(self) -> RunLengthSizes:
-        sizes = self._schedule.sizes(self.horizon)
-        if not len(sizes):
-            raise InvalidArgument(
-                "batch", self.batch, f"a schedule whose first batch is not larger than {self.horizon}, the horizon"
-            )
-        return sizes
+        """The batches of LinTS for less noise; growing ones double in the shuffle model."""
+        found = self._plan_batches(dim=self.dim, domain=self.domain)
+        doubling = self.privacy.model == "shuffle" and self.privacy.noisy and found is not self.batch
+        return replace(found, ratio=max(found.ratio, 2.0)) if doubling and isinstance(found, InformedBatches) else found
 
     @cached_property
     def _channel(self) -> RunningSumProtocol:
         privacy = self.privacy
         if not self._answers:
-            return running_sum_protocol_for(privacy, domain=self.domain, sizes=self._sizes)
+            return running_sum_protocol_for(privacy, domain=self.domain, sizes=self.batch_sizes)
         assert privacy.budget is not None
         answered = LocalSigns.calibrate(
             domain=self.domain, budget=privacy.budget, participations=privacy.participations
         )
-        return RunningSumProtocol(protocols=dict.fromkeys(self._sizes.counts(), answered), sizes=self._sizes)
+        return RunningSumProtocol(protocols=dict.fromkeys(self.batch_sizes.counts(), answered), sizes=self.batch_sizes)
 
     @cached_property
     def guarantee(self) -> Guarantee:
         stated = self._channel.guarantee
         observers = (*stated.observers, *_PUBLIC)
         return replace(stated, protects=PROTECTS, adjacency="replacement of one user's reward", observers=observers)
-
-    @property
-    def _bits_per_user(self) -> int:
-        return self._channel.bits_per_user
 
     def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> LinTSRewardsState:
         if arms is None and not self.public_contexts:
@@ -230,18 +209,6 @@ class LinTSRewards(Policy[LinTSRewardsState]):
         return LinTSRewardsState(
             released=released, public=public, batches=0, snapshot=self._posterior(released, public, 0)
         )
-
-    def episode(self, state: LinTSRewardsState) -> FixedLength | None:
-        return self._episode(state.batches)
-
-    def next_episode(self, episode: FixedLength) -> FixedLength | None:
-        return self._episode(episode.number + 1)
-
-    def _episode(self, number: int) -> FixedLength | None:
-        if number < len(self._sizes):
-            return FixedLength(number=number, users=self._sizes[number])
-        left = self.horizon - self._sizes.users
-        return FixedLength(number=number, users=left, released=False) if left and number == len(self._sizes) else None
 
     def clip_features(self, contexts: Floats) -> Floats:
         return self.sampler.clip_features(contexts)
@@ -260,7 +227,7 @@ class LinTSRewards(Policy[LinTSRewardsState]):
         return self.sampler._selector
 
     @cached_property
-    def _report_statistic(self) -> tuple[WeightedStatistic, PublicStatistic]:
+    def _statistics(self) -> tuple[WeightedStatistic, PublicStatistic]:
         """The private statistic, whose sign is answered at random in the local model, and the public one."""
         seen, weights = self.sampler._domain, tuple(self._weights.tolist())
         return WeightedStatistic(seen=seen, weights=weights, bits=self._answers), PublicStatistic(
@@ -270,7 +237,7 @@ class LinTSRewards(Policy[LinTSRewardsState]):
     @cached_property
     def _noise(self) -> Floats:
         if self._answers:
-            return np.zeros(1 + len(self._sizes))
+            return np.zeros(1 + len(self.batch_sizes))
         return np.append(0.0, self._channel.prefix_std() ** 2)
 
     @property
@@ -299,4 +266,4 @@ class LinTSRewards(Policy[LinTSRewardsState]):
         return Posterior(theta=mean, root=self.alpha * root)
 
     def _result_facts(self) -> dict[str, Any]:
-        return {"batch": max(self._sizes.counts()), "participations": self.privacy.participations}
+        return {"batch": max(self.batch_sizes.counts()), "participations": self.privacy.participations}
