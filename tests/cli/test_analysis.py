@@ -186,7 +186,7 @@ def file(tmp_path: Path) -> str:
 def test_a_report_has_value_interval_and_promise(file: str) -> None:
     done = CliRunner().invoke(app, ["evaluate", file, "--target", "arm:blue", *COLUMNS])
     assert done.exit_code == 0
-    for words in ("SNIPS of always blue", "95 % interval", "600 people", "No privacy is promised"):
+    for words in ("SNIPS of always blue", "95 % interval", "600 users", "No privacy is promised"):
         assert words in done.stdout
 
 

@@ -239,11 +239,11 @@ class Tags(HTMLParser):
 
 def test_a_report_says_what_matters() -> None:
     text = str(bd.ope.snips(trial(2000, 1), "arm:1", privacy=CENTRAL, seed=1))
-    for words in ("SNIPS of always 1: 0.", "95 % interval", "2,000 people", "effective sample size", "at most 4",
-                  "privacy's noise alone", "epsilon = 1", "seeded"):  # fmt: skip
+    for words in ("SNIPS of always 1: 0.", "95 % interval", "2,000 users", "effective sample size", "at most 4",
+                  "privacy noise alone", "epsilon = 1", "seeded"):  # fmt: skip
         assert words in text
     cut = str(bd.ope.ips(clinic(500, 1, floor=None), bold, weight_bound=2.0))
-    assert "weights were cut at 2, which hides up to" in cut
+    assert "weights were clipped at 2, which hides up to" in cut
     assert "No privacy is promised" in cut
 
 
@@ -280,7 +280,7 @@ def test_a_page_needs_nothing_from_elsewhere(private: bool, tmp_path: Path) -> N
     tags.feed(text)
     assert tags.seen[:2] == ["html", "meta"]
     assert tags.outside == []
-    assert ("was not released" in text) == private
+    assert ("is not released" in text) == private
     assert len(re.findall("<svg", text)) == (1 if private else 2)
     assert "<script" not in text
 
@@ -288,13 +288,13 @@ def test_a_page_needs_nothing_from_elsewhere(private: bool, tmp_path: Path) -> N
 def test_counts_on_a_page_are_written_in_full() -> None:
     value = bd.ope.snips(trial(10_000, 1), "uniform")
     text = render_value_page(value)
-    assert "<td>people in the log</td><td>10,000</td>" in text
+    assert "<td>users in the log</td><td>10,000</td>" in text
     assert "<td>effective sample size</td><td>10,000</td>" in text
     assert "<td>least propensity</td><td>0.25</td>" in text
     assert not re.search(r"<td>[^<]*e\+", text)
     large = render_value_page(bd.ope.snips(trial(1_234_567, 1), "arm:1", weight_bound=1e5))
-    assert "<td>people in the log</td><td>1,234,567</td>" in large
-    assert "<td>weights are cut at</td><td>100,000</td>" in large
+    assert "<td>users in the log</td><td>1,234,567</td>" in large
+    assert "<td>weights are clipped at</td><td>100,000</td>" in large
 
 
 def test_names_in_a_page_are_text(tmp_path: Path) -> None:

@@ -137,13 +137,13 @@ def test_every_estimate_in_every_trust_model(estimate: str, name: str) -> None:
     stated = value.guarantee
     assert stated.epsilon <= 1.0 + 1e-9
     assert stated.delta <= (0.0 if name == "pure" else 1e-5)
-    assert "one person" in stated.protects
+    assert "one user's row of the log" in stated.protects
     for one in value.values.values() if estimate.startswith("compare") else [value]:
         low, high = one.interval()
         assert 0 <= low <= high <= 1
         assert one.noise_std > 0
         assert one.details == {}
-        assert "seeded: this is a test" in str(one)
+        assert "seeded, for tests only" in str(one)
 
 
 def test_noise_is_secure_unless_a_seed_is_given(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -565,7 +565,7 @@ def _fixed_arm_features(policy: Policy[Any], log: Log) -> Floats | None:
 # Warm start
 
 
-_TASK = "warm start"  # in a ledger of the people in the log
+_TASK = "warm start"  # in a ledger of the users in the log
 
 
 def sum_for_warm_start(

@@ -361,15 +361,15 @@ class Value:
         size = self.effective_sample_size
         lines = [
             f"{_NAMES.get(self.method, self.method)} of {self.target}: {self.summary()}",
-            f"{self.people:,} people, effective sample size "
+            f"{self.people:,} users, effective sample size "
             f"{'not released' if size is None else f'{size:,.0f}'}; {self._clipping()}",
         ]
         if not math.isfinite(self.stderr):
-            lines.append("the sum of the weights, as it was released or seen, does not allow an estimate")
+            lines.append("The sum of the weights does not allow an estimate")
         elif self.noise_std:
-            lines.append(f"standard error {self.stderr:.3g}, of which privacy's noise alone has {self.noise_std:.3g}")
+            lines.append(f"standard error {self.stderr:.3g}, of which privacy noise alone has {self.noise_std:.3g}")
         if self.seeded:
-            lines.append("The noise was seeded: this is a test, and protects nobody")
+            lines.append("The noise is seeded, for tests only; it protects nobody")
         return "\n".join([*lines, str(self.guarantee)])
 
     def summary(self) -> str:
@@ -380,12 +380,11 @@ class Value:
 
     def _clipping(self) -> str:
         if math.isinf(self.weight_bound):
-            return "no weight was cut"
+            return "no weight was clipped"
         if self.clipped_mass == 0:
-            return f"weights are at most {self.weight_bound:g}, nothing was cut off"
-        return (
-            f"weights were cut at {self.weight_bound:g}, which hides up to {self.clipped_mass:.3g} of the probability"
-        )
+            return f"weights are at most {self.weight_bound:g}, nothing was clipped"
+        hidden = f"which hides up to {self.clipped_mass:.3g} of the probability"
+        return f"weights were clipped at {self.weight_bound:g}, {hidden}"
 
 
 def _format_number(value: float) -> float | None:

@@ -27,7 +27,7 @@ from bandanna.types import Floats
 # One private sum over everybody in a log
 
 
-PROTECTS = "what the log says of one person (context, arm, propensity, reward)"
+PROTECTS = "one user's row of the log (context, arm, propensity, reward)"
 _HOLDER = ("the holder of the log", "every row without noise")
 _PUBLIC = ("everybody", "the released estimate and the names of all arms")
 _SEEDED = ("anyone who knows the seed", "everything, because this is a test")
@@ -151,11 +151,11 @@ def weigh_known_target(log: Log, target: TargetPolicy, weight_bound: Any, privac
         if not (1e-6 <= bound <= 1e9 or math.isinf(bound)):
             raise InvalidArgument("weight_bound", weight_bound, "a number from 1e-6 to 1e9")
     elif privacy.noisy and math.isinf(public):
-        allowed = (
-            "a number M at which weights are cut, and to which the noise is in proportion; or give the log its "
-            "public floor (floor=..., --floor): then weights are at most 1/floor, and none is cut"
+        hint = (
+            "The noise is proportional to it. Or pass the log's public floor (floor=..., --floor): then weights are at "
+            "most 1/floor, and none is clipped."
         )
-        raise InvalidArgument("weight_bound", None, allowed)
+        raise InvalidArgument("weight_bound", None, "a number at which weights are clipped", hint)
     else:
         bound = public if privacy.noisy else math.inf
     return WeightedLog(log=log, target=target, bound=bound, safe=bound >= public * (1 - _ROUNDING))

@@ -245,14 +245,14 @@ _STYLE = (
     "td:last-child{font-variant-numeric:tabular-nums}pre{white-space:pre-wrap}svg{width:100%;height:auto}"
 )
 _WORDS = {
-    "people": "people in the log",
+    "people": "users in the log",
     "effective_sample_size": "effective sample size",
-    "sample_share": "... as a share of the people",
+    "sample_share": "... as a share of the users",
     "stderr": "standard error",
-    "noise_std": "... of privacy's noise alone",
-    "weight_bound": "weights are cut at",
-    "clipped_mass": "probability that this hides, at most",
-    "matched": "share of people whose arm the target may give",
+    "noise_std": "standard deviation of the privacy noise",
+    "weight_bound": "weights are clipped at",
+    "clipped_mass": "probability that clipping hides, at most",
+    "matched": "share of users whose arm the target may give",
     "mean_weight": "mean weight (1 where propensities are right)",
     "largest_weight": "largest weight",
     "weight_of_largest_percent": "share of all weight in the largest 1 %",
@@ -276,7 +276,7 @@ def render_value_page(value: Value) -> str:
     )
     histogram = numbers.get("histogram")
     if histogram is None:
-        weights = "<p>How weights are distributed was not released: it would tell of people in the log.</p>"
+        weights = "<p>The distribution of weights is not released, because it would reveal users of the log.</p>"
     else:
         weights = f"<h2>Weights</h2>{_draw_bars(histogram)}"
     first, *rest = str(value).splitlines()
