@@ -160,8 +160,8 @@ def test_what_reports_do_not_hold_is_not_invented() -> None:
     reader = reader_for(task)
     reading = reader.read(said(task, task.policy.init(), 0), None)
     assert (reading.reward, reading.regret, reading.plays) == (None, None, ())
-    assert "does not follow" in reader.notes.reward
-    assert "nobody but the device sees" in reader.notes.regret
+    assert "do not determine" in reader.notes.reward
+    assert "only the device sees" in reader.notes.regret
     intercept, _ = a_task(bd.LinTS(dim=3, horizon=400, batch=100, intercept=True, privacy=bd.none()))
     reading = reader_for(intercept).read(said(intercept, intercept.policy.init(), 0), None)
     assert reading.reward == ValueBand(value=0.0, half=0.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -87,7 +88,7 @@ class Town:
         self.inside = Inside(self.task, own, folder)
         self.learner = self.inside.learner
         self.net = Net()
-        log = EventLog("town", stream=_Nowhere())
+        log = EventLog("town", stream=io.StringIO())
         reports = CollectorRoutes(self.inside.collector, self.task.id, CollectorRegistry())
         analyzer = AnalyzerRoutes(self.learner, self.learner._database, log)
         routes = [*analyzer.routes, *(reports.routes if self.task.mixers == 0 else [])]
@@ -111,14 +112,6 @@ def _app(role: str, routes: Any, token: str, log: EventLog) -> Any:
     )  # fmt: skip
 
 
-class _Nowhere:
-    def write(self, _: str) -> None:
-        """Forget it."""
-
-    def flush(self) -> None:
-        """Nothing to do."""
-
-
 class Seen:
     def __init__(
         self,
@@ -140,7 +133,9 @@ class Seen:
         ]  # fmt: skip
         self.watches = [*own, *watches]
         self.board = TaskBoard(self.watches)
-        self.app = build_dashboard(self.board, admin=admin, log=EventLog("dashboard", stream=_Nowhere()), web=self.web)
+        self.app = build_dashboard(
+            self.board, admin=admin, log=EventLog("dashboard", stream=io.StringIO()), web=self.web
+        )
         self.client = httpx.AsyncClient(
             transport=httpx.ASGITransport(app=self.app, raise_app_exceptions=False), base_url="http://127.0.0.1:8710"
         )

@@ -39,6 +39,7 @@ from bandanna.numeric.rng import SecureRandomness
 from bandanna.policies.base import AssignedArms, PlayedRounds
 from bandanna.policies.registry import ALGORITHMS, make_encoding
 
+from ..client.test_session import resigned
 from ..client.town import URLS, Town
 from ..deployment.inside import a_task, signed
 from ..deployment.simulated import case, simulated
@@ -558,12 +559,6 @@ def test_a_device_goes_back_to_no_older_key_of_the_helper(back: str, tmp_path: P
     town.replayed = first
     session.act(ARMS)
     assert {report[5] for report in town.reports(ZERO)} == {2}
-
-
-def resigned(town: Town, **changes: Any) -> SignedPublication:
-    """The publication in force with other parts, signed by analyzer and registrar."""
-    content = loads(town.inside.learner.published.document)
-    return signed(town.task.id, town.secrets, dumps({**content, **changes}))
 
 
 def published(town: Town, content: dict[str, Any], number: int, previous: str) -> SignedPublication:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import re
 import shutil
 import time
@@ -50,14 +51,14 @@ KINDS = ["central", "one mixer", "two mixers", "tree", "rounds"]
 
 def _asked(town: Town, *paths: str) -> list[httpx.Response]:
     parts = town.alive["analyzer"]
-    routes = AnalyzerRoutes(parts["learner"], parts["rows"], EventLog("analyzer", stream=_Nowhere()))
+    routes = AnalyzerRoutes(parts["learner"], parts["rows"], EventLog("analyzer", stream=io.StringIO()))
 
     async def nothing() -> None:
         return None
 
     app = build_application(
         role="analyzer", routes=routes.routes, start=nothing, stop=nothing, health=dict, status=dict,
-        metrics=CollectorRegistry(), log=EventLog("analyzer", stream=_Nowhere()), token=None,
+        metrics=CollectorRegistry(), log=EventLog("analyzer", stream=io.StringIO()), token=None,
     )  # fmt: skip
 
     async def ask() -> list[httpx.Response]:
@@ -65,14 +66,6 @@ def _asked(town: Town, *paths: str) -> list[httpx.Response]:
             return [await client.get(f"/tasks/{town.task.id}{path}") for path in paths]
 
     return asyncio.run(ask())
-
-
-class _Nowhere:
-    def write(self, _: str) -> None:
-        """Forget it."""
-
-    def flush(self) -> None:
-        """Nothing to do."""
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import sqlite3
 import time
@@ -36,14 +37,6 @@ SMALL = {"dim": 2, "horizon": 100, "batch": 50, "epsilon": 1.0, "delta": 1e-5}
 URLS = {role: f"https://{role}.example" for role in ("registrar", "analyzer", "shuffler", "helper")}
 
 
-class Nowhere:
-    def write(self, _: str) -> None:
-        """Forget it."""
-
-    def flush(self) -> None:
-        """Nothing to do."""
-
-
 def a_task(folder: Path, *, mixers: int) -> Task:
     names = list(URLS)[: 2 + mixers]
     algorithm = "LinTS-SDP" if mixers else "LinTS-LDP"
@@ -58,7 +51,7 @@ def a_task(folder: Path, *, mixers: int) -> Task:
 
 def built(role: str, task: Task, folder: Path, database: str | None = None) -> Any:
     where = str(folder / f"{role}.db") if database is None else database
-    log = EventLog(role, stream=Nowhere())
+    log = EventLog(role, stream=io.StringIO())
     return build_role(role, task, Secrets.read(folder, role, task), database=where, log=log)
 
 
@@ -160,7 +153,7 @@ def a_role(**parts: Any) -> Any:
     return build_application(
         role="example",
         metrics=CollectorRegistry(),
-        log=EventLog("example", stream=Nowhere()),
+        log=EventLog("example", stream=io.StringIO()),
         token="secret",
         **(given | parts),
     )

@@ -28,7 +28,7 @@ from bandanna.deployment.calls import trusted_certificates
 from bandanna.deployment.dashboard.pages import render_page
 from bandanna.deployment.dashboard.poller import HttpRoleClient, RoleUnavailable, TaskPoller
 from bandanna.deployment.dashboard.readings import PublicationReading
-from bandanna.deployment.dashboard.views import list_releases, list_tasks, select_page, show_release, show_task
+from bandanna.deployment.dashboard.views import list_releases, select_page, show_release, show_task, summarize_task
 from bandanna.deployment.http.application import build_application
 from bandanna.deployment.http.limits import Limits
 from bandanna.deployment.http.metrics import EventLog
@@ -180,7 +180,7 @@ class TaskBoard:
 
     async def overview(self) -> RenderedPage:
         """Return the list of tasks."""
-        return RenderedPage(document={"tasks": list_tasks([each.known for each in self.watches])}, template="index")
+        return RenderedPage(document={"tasks": [summarize_task(each.known) for each in self.watches]}, template="index")
 
     async def task(self, name: str, *, admin: bool) -> RenderedPage:
         """Return the page of a task."""
@@ -295,9 +295,7 @@ class DashboardRoutes:
             shown = await make()
         except PageNotFound:
             status, words = 404, ""
-        except (RoleUnavailable, TimeoutError) as error:
-            status, words = 502, str(error)
-        except BandannaError as error:
+        except (BandannaError, TimeoutError) as error:
             status, words = 502, str(error)
         if status != 200:
             shown = RenderedPage(document={"error": words, "status": status}, template="error")
@@ -312,7 +310,7 @@ class DashboardRoutes:
 
     async def task(self, request: Request) -> Response:
         """Serve the page of a task, with the part for administrators where a request is theirs."""
-        name = _check_plain_name(request.path_params["task"])
+        name = request.path_params["task"].removesuffix(".json")
         return await self._answer(request, lambda: self._board.task(name, admin=self._is_admin_request(request)))
 
     async def releases(self, request: Request) -> Response:
@@ -322,7 +320,8 @@ class DashboardRoutes:
 
     async def release(self, request: Request) -> Response:
         """Serve the page of one publication."""
-        number = _parse_whole_number(_check_plain_name(request.path_params["number"]))
+        number = _parse_whole_number(request.path_params["number"].removesuffix(".json"))
+
         return await self._answer(request, lambda: self._board.release(request.path_params["task"], number))
 
     async def asset(self, request: Request) -> Response:
@@ -442,10 +441,6 @@ def _wants_json(request: Request) -> bool:
         return True
     accepted = request.headers.get("accept", "")
     return "application/json" in accepted and "text/html" not in accepted
-
-
-def _check_plain_name(name: str) -> str:
-    return name.removesuffix(".json")
 
 
 def _parse_whole_number(text: str) -> int:

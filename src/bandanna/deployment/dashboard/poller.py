@@ -209,17 +209,16 @@ async def fetch_batch_status(web: RoleClient, known: TaskStatus) -> BatchStatus 
 
 async def fetch_health(web: RoleClient, known: TaskStatus) -> tuple[RoleState, ...]:
     """Fetch the state of every role whose address the operator has given."""
-    return tuple([await _fetch_role_health(web, known, role) for role in known.roles])
-
-
-async def _fetch_role_health(web: RoleClient, known: TaskStatus, role: RoleState) -> RoleState:
-    url = known.asks.get(role.name)
-    if url is None:
-        return replace(role, state="unnamed")
-    try:
-        return replace(role, state=parse_health(await web.get(f"{url}/readyz")))
-    except RoleUnavailable:
-        return replace(role, state="silent")
+    states = []
+    for role in known.roles:
+        url, state = known.asks.get(role.name), "unnamed"
+        if url is not None:
+            try:
+                state = parse_health(await web.get(f"{url}/readyz"))
+            except RoleUnavailable:
+                state = "silent"
+        states.append(replace(role, state=state))
+    return tuple(states)
 
 
 async def fetch_admin_metrics(

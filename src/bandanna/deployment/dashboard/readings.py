@@ -73,10 +73,10 @@ class PublicationReading:
 class ReadingNotes:
     """What the numbers mean, or why they are missing."""
 
-    reward: str = "Not shown: what this policy publishes does not hold the sum of rewards."
-    regret: str = "Not estimated: that takes the sum of rewards, and arms that are the same for everybody."
-    theta: str = "As published; how uncertain it is, is not."
-    plays: str = "Not shown: arms are chosen on devices, and how often is not released."
+    reward: str = "Not shown: this policy's publications do not hold the sum of rewards."
+    regret: str = "Not estimated: this needs the sum of rewards, and arms that are the same for all users."
+    theta: str = "As published, without uncertainty."
+    plays: str = "Not shown: arms are chosen on devices, and their counts are not released."
 
 
 class PublicationReader:
@@ -196,7 +196,7 @@ _REGRET = (
     "An estimate: users times the mean of the arm that looks best now, less the sum of rewards. The band adds the noise"
     " of both and the chance of rewards themselves."
 )
-_MEANS = "Mean reward of each arm as it is released, and two standard deviations: of noise, and of rewards themselves."
+_MEANS = "Released mean reward of each arm \u00b1 two standard deviations of the noise and of rewards."
 _PLAYS = "Arms are assigned, so these numbers are public and exact."
 
 
@@ -327,33 +327,31 @@ class LinearReader(PublicationReader):
         return isinstance(self._policy._domain, PerArmReport)
 
     def _reading_notes(self) -> ReadingNotes:
-        missing = f"Who has not answered counts as {self._centre:g}."
-        reward = "Not released: reports of this task hold x y and x x^T, of which the sum of rewards does not follow."
+        missing = f"Users without a reward count as {self._centre:g}."
+        reward = "Not released: reports of this task hold x y and x x^T, which do not determine the sum of rewards."
         if self._own:
-            reward = "Sum over all arms, of those who answered, from the released sums."
+            reward = "From the released sums of all arms. Only users with a reward count."
         elif self._constant is not None:
             reward = f"From the released sums. {missing}"
-        regret = "Not estimated: the best arm depends on each user's context, which nobody but the device sees."
+        regret = "Not estimated: the best arm depends on each user's context, which only the device sees."
         if self._rows is not None and self._constant is None:
-            regret = "Not estimated: it takes the sum of rewards."
+            regret = "Not estimated: this needs the sum of rewards."
         elif self._rows is not None:
             regret = (
                 "An estimate: users times the mean of the arm that looks best now, less the sum of rewards. The band"
                 f" adds the noise of both and the chance of rewards themselves. {missing}"
             )
+        if isinstance(self._policy, LinTS):
+            theta = _POSTERIOR * (self._policy.alpha > 0)
+        else:
+            sure = f"{100 * (1 - self._policy.failure):g} %"
+            theta = f"The estimate \u00b1 the extent of the confidence set that holds theta with probability {sure}."
         return ReadingNotes(
             reward=reward,
             regret=regret,
-            theta=self._theta_note(),
-            plays="Estimated from released sums, and two standard deviations of their noise.",
+            theta=theta,
+            plays="Estimated from released sums \u00b1 two standard deviations of their noise.",
         )
-
-    def _theta_note(self) -> str:
-        policy = self._policy
-        if isinstance(policy, LinTS):
-            return _POSTERIOR * (policy.alpha > 0)
-        sure = f"{100 * (1 - policy.failure):g} %"
-        return f"The estimate, and how far the confidence set reaches that holds theta with probability {sure}."
 
     def read(
         self, said: VerifiedPublication, before: tuple[VerifiedPublication, PublicationReading] | None
@@ -364,10 +362,14 @@ class LinearReader(PublicationReader):
         variance = float(self._stds[state.batches]) ** 2
         vector, matrix = self._policy._domain.sums(state.total, users)
         reward = self._reward(vector, matrix, users, variance)
-        halves = self._halves(said.snapshot)
+        root = self._root(said.snapshot)
+        halves = None if root is None else np.asarray(np.sqrt(np.sum(root**2, axis=-1)))
         regret = None
         if reward is not None and self._rows is not None:
-            regret = estimate_regret(users, reward, self._means(said.snapshot))
+            wide = np.full(len(self._rows), np.nan) if root is None else np.linalg.norm(self._rows @ root, axis=-1)
+            values = self._rows @ said.snapshot.theta + self._centre
+            chance = float(getattr(self._policy, "reward_std", 0.5))
+            regret = estimate_regret(users, reward, ArmMeans(values=values, halves=wide, chance=chance))
         return PublicationReading(
             users=users,
             reward=reward,
@@ -398,17 +400,6 @@ class LinearReader(PublicationReader):
             root = vectors * np.sqrt(np.maximum(values, 0.0))
             return np.asarray(root * (snapshot.radius / self._policy.width))
         return None
-
-    def _halves(self, snapshot: Any) -> Floats | None:
-        root = self._root(snapshot)
-        return None if root is None else np.asarray(np.sqrt(np.sum(root**2, axis=-1)))
-
-    def _means(self, snapshot: Any) -> ArmMeans:
-        assert self._rows is not None
-        root = self._root(snapshot)
-        wide = np.full(len(self._rows), np.nan) if root is None else np.linalg.norm(self._rows @ root, axis=-1)
-        values = self._rows @ snapshot.theta + self._centre
-        return ArmMeans(values=values, halves=wide, chance=float(getattr(self._policy, "reward_std", 0.5)))
 
     def features(self, count: int) -> list[str]:
         """Return names with the constant, and with the arm if each has its own parameter."""
@@ -484,11 +475,11 @@ class RewardsReader(PublicationReader):
         self._rows = None if task.arms is None else policy.clip_features(task.arms.features[None])[0]  # (K, d)
         self._constant = np.eye(policy.dim)[-1] if policy.intercept else solve_constant(self._rows)
         self.notes = ReadingNotes(
-            reward="Of those who answered, from the released sum; how many answered is public in this task."
+            reward="From the released sum. Only users with a reward count; their number is public in this task."
             if self._constant is not None
-            else "Not released: features have no constant in their span, so the sum of rewards does not follow.",
+            else "Not released: features have no constant in their span, so the sum of rewards is not determined.",
             regret=(
-                "An estimate: those who answered times the mean of the arm that looks best now, less the sum of"
+                "An estimate: users with a reward times the mean of the arm that looks best now, less the sum of"
                 " rewards. The band adds the noise of both and the chance of rewards themselves."
             )
             if self._constant is not None and self._rows is not None

@@ -350,13 +350,9 @@ def describe_spending(known: TaskStatus, words: str, limit: float | None) -> str
 ROWS = 60  # parameters or arms on a page
 
 
-def list_tasks(watched: Sequence[TaskStatus]) -> list[dict[str, Any]]:
-    """Return one line for every task or place."""
-    return [_tasks_line(known) for known in watched]
-
-
-def _tasks_line(known: TaskStatus) -> dict[str, Any]:
-    now, batch = known.now, _batch(known)
+def summarize_task(known: TaskStatus) -> dict[str, Any]:
+    """Return the line of a task, or of a place without one, in the list of tasks."""
+    now = known.now
     return {
         "place": known.place,
         "id": known.id or None,
@@ -366,7 +362,7 @@ def _tasks_line(known: TaskStatus) -> dict[str, Any]:
         "status": None if now is None else now["status"],
         "publication": None if now is None else now["publication"],
         "spent": None if now is None else now["spent"],
-        "batch": batch,
+        "batch": _batch(known),
         "roles": [{"role": each.name, "state": each.state} for each in known.roles],
     }
 
@@ -379,7 +375,11 @@ def show_task(known: TaskStatus, *, admin: bool) -> dict[str, Any]:
     """Return everything about a task; with `admin`, also what is not public."""
     task = known.task
     assert task is not None
-    reading, now = known.latest, known.now
+    reading, now, batch = known.latest, known.now, _batch(known)
+    try:
+        sentence = None if now is None else describe_progress(now)
+    except (TypeError, ValueError):  # a stranger wrote it
+        sentence = "The analyzer's progress cannot be read."
     document: dict[str, Any] = {
         "id": known.id,
         "title": _title(known),
@@ -390,10 +390,10 @@ def show_task(known: TaskStatus, *, admin: bool) -> dict[str, Any]:
         "trouble": known.trouble,
         "warnings": list(known.warnings),
         "now": now,
-        "sentence": None if now is None else _sentence(now),
+        "sentence": sentence,
         "since": format_time(known.since) if now is not None else None,
-        "batch": _batch(known),
-        "waiting": _count_awaited(known),
+        "batch": batch,
+        "waiting": batch["wanted"] if batch and now and now["publication"] == 0 else None,
         "released": _released(known, reading),
         "estimates": _estimates(known, reading),
         "series": _series(known),
@@ -417,36 +417,23 @@ def flat_fields(value: Any) -> dict[str, Any]:
     return {name: getattr(value, name) for name in value.__dataclass_fields__}
 
 
-def _sentence(now: dict[str, Any]) -> str:
-    try:
-        return describe_progress(now)
-    except (TypeError, ValueError):  # somebody else has written it
-        return "What it says of itself cannot be read."
-
-
 def _batch(known: TaskStatus) -> dict[str, Any] | None:
     """Return the running batch: its announcement, and its collector's word."""
     task, announced = known.task, _announced(known)
     if task is None or not announced or known.newest is None:
         return None
-    running, told = announced[0], known.filling
-    same = told is not None and told.epoch == running.epoch
+    running = announced[0]
+    told = known.filling if known.filling and known.filling.epoch == running.epoch else None
     return {
         "epoch": running.epoch,
         "round": known.newest.content.get("round"),
         "rounds": len(running.rounds),
         "wanted": running.slots,
-        "slots": told.slots if same and told is not None else None,
+        "slots": told.slots if told else None,
         "closes": describe_closing(task),
-        "closes_at": format_time(told.closes_at) if same and told is not None else None,
+        "closes_at": format_time(told.closes_at) if told else None,
         "next": None if len(announced) < 2 else {"epoch": announced[1].epoch, "wanted": announced[1].slots},
     }
-
-
-def _count_awaited(known: TaskStatus) -> int | None:
-    """Return the size of the first batch before anything is released, else None."""
-    announced = _announced(known)
-    return announced[0].slots if announced and known.newest is not None and known.newest.number == 0 else None
 
 
 def _announced(known: TaskStatus) -> list[Batch]:
