@@ -1,4 +1,4 @@
-"""LinUCB without a horizon: doubling."""
+"""Anytime policies: phases of doubling length."""
 
 from __future__ import annotations
 

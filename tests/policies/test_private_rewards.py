@@ -1,189 +1,224 @@
-"""Policies whose rewards are private, at the edges: finite coins, far ranges, what is not finite, extreme budgets."""
+"""LinTS that protects rewards alone: what is private, what is public, and what is made of both."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
-from bandanna.device.domain import Estimate
-from bandanna.device.noise import FastNoise, Size, to_shape
-from bandanna.errors import InvalidArgument, InvalidBudget, InvalidStatistic
-from bandanna.numeric.exact_sums import exact_sum
-from bandanna.policies.base import PlayedRounds, RunnerState, SumQuery, drive_learning
-from bandanna.policies.finite.elimination import Elimination, EliminationState
-from bandanna.policies.finite.gope import GOPE
-from bandanna.policies.finite.thompson import Thompson
-from bandanna.policies.finite.ucb import LDPUCB, UCB1, UCBEpisodes
-from bandanna.policies.linear.oful import OFUL, OFULJDP
-from bandanna.privacy.budgets import ZCDP, PureDP
-from bandanna.protocols.base import Protocol
-from bandanna.protocols.gaussian import CentralGaussian
-from bandanna.protocols.privacy_model import central, local, none, shuffle
+import bandanna as bd
+from bandanna import environments as worlds
+from bandanna.errors import InvalidArgument, InvalidBudget
+from bandanna.numeric.rng import GeneratorRandomness, Streams
+from bandanna.policies.base import PlayedRounds
+from bandanna.privacy import accountant
+from bandanna.privacy.events import NothingEvent
+from bandanna.protocols.randomized_response import LocalSigns
+from bandanna.simulation.players.reference import ReferenceRun
+from bandanna.simulation.result import Tally
 
-from .answering import Teacher, device_coins
-
-COINS = device_coins()
-STEPS = 2**53  # values that a uniform number can take
+DP: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5}
+MODELS = {"central": bd.central(**DP), "local": bd.local(**DP), "shuffle": bd.shuffle(**DP), "none": bd.none()}
+PRIVATE = ("central", "local", "shuffle")
 
 
-def ones(policy: LDPUCB, reward: float) -> int:
-    """For how many of the 2^53 values of its coin a device sends a 1, found by bisection through the device's code.
-
-    A reward inside of its range was made a 0 or a 1 by another coin before: it cannot tell more than the ends do.
-    """
-    report = policy.report(policy.query, PlayedRounds(rewards=np.array([reward])), COINS)
-
-    class Coin(FastNoise):
-        def __init__(self, step: int) -> None:
-            super().__init__(np.random.default_rng(0))
-            self.step = step
-
-        def uniform(self, size: Size) -> NDArray[np.float64]:
-            return np.full(to_shape(size), self.step / STEPS)
-
-    low, high = 0, STEPS  # a 1 is sent below some step, never above
-    while low < high:
-        middle = (low + high) // 2
-        sent = bool(policy.protocol.device.message(report, Coin(middle))[0, 0])
-        low, high = (middle + 1, high) if sent else (low, middle)
-    return low
+def made(model: str, **given: Any) -> bd.policies.LinTSRewards:
+    """A small one; contexts are public unless it is said otherwise."""
+    usual: dict[str, Any] = {"dim": 3, "horizon": 400, "privacy": MODELS[model], "public_contexts": True}
+    return bd.policies.LinTSRewards(**usual | given)
 
 
-@pytest.mark.parametrize("epsilon", [1e-12, 1e-3, 1.0, 20.0, 34.0, 36.0, 36.5, 40.0, 800.0])
-def test_bits_of_finite_coins_are_as_private_as_stated(epsilon: float) -> None:
-    policy = LDPUCB(n_arms=2, horizon=10, privacy=local(epsilon=epsilon, delta=0.0), reward_range=(-0.1, 0.2))
-    counts = [ones(policy, reward) for reward in (-0.1, 0.2, 0.05, 0.1)]
-    assert 0 < min(counts) <= max(counts) < STEPS
-    apart = max(counts) - min(counts)
-    worst = max(math.log1p(apart / min(counts)), math.log1p(apart / (STEPS - max(counts))))  # of a 1, and of a 0
-    assert worst <= policy.guarantee.epsilon <= epsilon
-    assert policy.guarantee.epsilon >= min(epsilon * (1 - 5e-3), 34.0)
+def coins() -> GeneratorRandomness:
+    rng = np.random.default_rng(0)
+    return GeneratorRandomness(lambda name: rng)
 
 
-def test_an_epsilon_below_the_coins_resolution_is_refused() -> None:
-    for wrong in (1e-13, 1e-300, math.inf):
-        with pytest.raises(InvalidBudget, match="epsilon"):
-            LDPUCB(n_arms=2, horizon=10, privacy=local(epsilon=wrong, delta=0.0))
+def queries(policy: bd.policies.LinTSRewards) -> list[Any]:
+    state = policy.init()
+    episode = policy.episode(state)
+    assert episode is not None
+    steps = policy.learn(state, episode)
+    private = next(steps)
+    public = steps.send(_nothing(private))
+    return [private, public]
 
 
-@pytest.mark.parametrize("low", [0.0, 1e9, -1e9])
-def test_a_reward_outside_of_a_far_range_does_not_enter(low: float) -> None:
-    policy = UCBEpisodes(n_arms=2, horizon=9, privacy=central(rho=1.0), reward_range=(low, low + 1))
-    for wrong in (low - 1e-10 * (abs(low) + 1), low + 1 + 1e-10 * (abs(low) + 1)):
-        report = policy.report(policy.query, PlayedRounds(rewards=np.array([wrong])), COINS)
-        assert low <= float(report.values[0, 0]) <= low + 1
-
-
-def test_noise_covers_the_rounding_of_sums_far_from_0() -> None:
-    low, width, users = 2.0**30, 0.3, 2**15  # float sums near 2^45: multiples of 1/128
-    ends, privacy, arms = (low, low + width), central(rho=1.0), np.zeros(users, dtype=np.int64)
-    episodes = UCBEpisodes(n_arms=2, horizon=users, privacy=privacy, reward_range=ends)
-    elimination = Elimination(n_arms=2, horizon=users, privacy=privacy, reward_range=ends)
-    phases = GOPE(dim=2, horizon=users, privacy=privacy, reward_range=ends)
-    begun = phases.init(np.eye(2))
-    queries = (
-        episodes.query,
-        SumQuery(protocol=elimination.protocol(users), at=0),
-        next(phases.learn(begun, phases.episode(begun))),
+def _nothing(query: Any) -> Any:
+    return bd.protocols.Clear(domain=query.protocol.domain).release(
+        query.protocol.domain.nothing, bd.device.FastNoise(np.random.default_rng())
     )
-    rest = np.random.default_rng(0).uniform(*ends, users - 1)
-    for policy, query in zip((episodes, elimination, phases), queries, strict=True):
-        one, two = (policy.report(query, PlayedRounds(rewards=np.append(rest, end), arms=arms), COINS) for end in ends)
-        pairs = [exact_sum(each.values - one.domain.origin, one.domain.reach) for each in (one, two)]
-        moved = [
-            (two_high - one_high) + (two_rest - one_rest) for (one_high, one_rest), (two_high, two_rest) in [pairs]
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("model", PRIVATE)
+def test_one_reward_moves_the_private_sum_by_at_most_one(model: str, intercept: bool) -> None:
+    policy = made(model, intercept=intercept)
+    private, _ = queries(policy)
+    corners = [np.array(signs, dtype=float) for signs in product((-1, 0, 1), repeat=3 - intercept) if any(signs)]
+    features = np.array([scale * x / np.linalg.norm(x) for x in corners for scale in (0.5, 1.0, 7.0)])
+    if intercept:
+        features = np.concatenate([features, np.ones((len(features), 1))], axis=1)
+    rewards = (-3.0, 0.0, 1.0, 9.0)
+    reports = np.array(
+        [
+            policy.report(private, PlayedRounds(rewards=np.full(len(features), r), features=features), coins()).values
+            for r in rewards
         ]
-        assert 0.99 * width <= np.linalg.norm(moved) <= priced(query.protocol)
-        assert priced(query.protocol) <= width * (1 + 1e-5)
-    near = UCBEpisodes(n_arms=2, horizon=10**7, privacy=privacy)
-    assert priced(near.protocol) <= 1 + 1e-8  # nothing to speak of in [0, 1]
-
-
-def priced(protocol: Protocol) -> float:
-    """By how much one user moves a sum, as the accountant is told."""
-    assert isinstance(protocol, CentralGaussian)
-    return protocol.event.sensitivity
-
-
-@pytest.mark.parametrize("wrong", [math.nan, math.inf, -math.inf])
-@pytest.mark.parametrize("place", ["features", "rewards"])
-def test_what_is_not_finite_is_refused_before_it_meets_other_people(place: str, wrong: float) -> None:
-    given: dict[str, NDArray[np.float64]] = {"features": np.eye(2), "rewards": np.ones(2)}
-    given[place].flat[1] = wrong
-    public, joint = (
-        OFUL(dim=2, horizon=10, privacy=central(rho=1.0)),
-        OFULJDP(dim=2, horizon=10, batch=2, privacy=central(rho=1.0)),
     )
-    with pytest.raises(InvalidStatistic, match=place):
-        public.report(public.query, PlayedRounds(**given), COINS)
-    for gram in (np.zeros(3), np.array([1e6, 1e6, 0.0])):  # the vector is asked for if the matrix has grown
-        asked: list[SumQuery] = []
-
-        def answer(query: SumQuery, asked: list[SumQuery] = asked, gram: NDArray[np.float64] = gram) -> Estimate:
-            asked.append(query)
-            return Estimate(total=gram if len(asked) == 1 else np.zeros(2), count=2, variance=0.0)
-
-        drive_learning(joint.learn(joint.init(), joint.episode(joint.init())), answer)
-        with pytest.raises(InvalidStatistic, match=place):
-            joint.report(asked[-1], PlayedRounds(**given), COINS)
-    assert len(asked) == 2
+    same = np.linalg.norm(reports[:, None] - reports[None, :], axis=-1)  # (4, 4, n): another reward, the same features
+    flat = reports.reshape(-1, 3)
+    any_two = np.linalg.norm(flat[:, None] - flat[None, :], axis=-1)
+    domain = private.protocol.domain
+    assert domain.sensitivity == 1.0
+    assert 0.999 < same.max() <= 1.0
+    assert any_two.max() <= 1.0
+    np.testing.assert_array_equal(domain.check(flat), flat)
 
 
-@pytest.mark.parametrize("policy", [UCB1(n_arms=2, horizon=9), Thompson(n_arms=2, horizon=9)])
-def test_policies_without_privacy_refuse_what_is_not_finite(policy: Any) -> None:
-    with pytest.raises(InvalidStatistic, match="rewards"):
-        policy.report(policy.query, PlayedRounds(rewards=np.array([math.nan]), arms=np.zeros(1, dtype=np.int64)), COINS)
+@pytest.mark.parametrize("model", PRIVATE)
+def test_the_public_sum_has_no_reward_in_it_and_no_price(model: str) -> None:
+    policy, rng = made(model), np.random.default_rng(1)
+    private, public = queries(policy)
+    features = rng.normal(size=(5, 3)) / 3
+    one, two = (
+        policy.report(public, PlayedRounds(rewards=rng.random(5), features=features), coins()).values for _ in range(2)
+    )
+    assert one.tobytes() == two.tobytes()
+    assert public.protocol.event == NothingEvent()
+    assert not isinstance(private.protocol.event, NothingEvent)
+    assert accountant.epsilon(private.protocol.event, policy.guarantee.delta) <= 1.0
 
 
-def test_batches_of_the_joint_variant_have_the_public_size() -> None:
-    policy = OFULJDP(dim=2, horizon=12, batch=3, privacy=central(rho=1.0))
-    for users in (0, 2, 4):
-        with pytest.raises(InvalidArgument, match=r"rows must be .*, one for each user of the episode"):
-            Teacher(policy).learn(np.zeros((users, 2)), np.zeros(users))
+def test_bits_of_answers_are_rounded_without_bias() -> None:
+    policy, users = made("local", intercept=True), 20_000
+    private, _ = queries(policy)
+    assert isinstance(private.protocol, LocalSigns)
+    played = PlayedRounds(rewards=np.full(users, 0.3), features=np.tile([0.0, 0.6, 1.0], (users, 1)))
+    values = policy.report(private, played, coins()).values
+    assert len(np.unique(values, axis=0)) == 2
+    share = values.mean(axis=0)[1] / np.abs(values[0, 1])  # 2 r - 1
+    assert abs(share + 0.4) < 5 / math.sqrt(users)
 
 
-def test_numbers_of_ones_that_a_batch_cannot_have_are_refused() -> None:
-    policy = Elimination(n_arms=2, horizon=10**4, privacy=shuffle(epsilon=1.0, delta=1e-3))
-    query, source = SumQuery(protocol=policy.protocol(3), arm=0), FastNoise(np.random.default_rng(0))
-    rows = PlayedRounds(rewards=np.array([-1.0, 5.0, 1e9]), arms=np.zeros(3, dtype=np.int64))
-    report = policy.report(query, rows, COINS)
-    assert report.values[:, 0].tolist() == [0.0, 1.0, 1.0]
-    with pytest.raises(InvalidArgument, match="3 users"):
-        policy.protocol(3).release(policy.report(query, rows.at(slice(2)), COINS), source)
-    with pytest.raises(InvalidStatistic, match="rewards"):
-        policy.report(query, PlayedRounds(rewards=np.full(3, math.nan), arms=rows.arms), COINS)
+@pytest.mark.parametrize("model", PRIVATE)
+def test_contexts_that_were_not_declared_public_are_refused(model: str) -> None:
+    policy = made(model, public_contexts=False)
+    fresh, fixed = (worlds.LinearContextual(dim=3, n_arms=4, fixed=fixed) for fixed in (False, True))
+    for run in (policy.init, lambda: bd.simulate(policy, fresh), lambda: bd.Agent(policy=policy, test=True, seed=0)):
+        with pytest.raises(
+            InvalidArgument, match=r"public_contexts must be True, got False.* bd\.LinTS, which protects contexts too"
+        ):
+            run()
+    assert bd.simulate(policy, fixed).releases
+    agent = bd.Agent(policy=policy, test=True, seed=0, arms=np.eye(3) / 2)
+    with pytest.raises(InvalidArgument, match="This agent has fixed arms"):
+        agent.act(np.eye(3))
+    assert agent.act().arm in range(3)
 
 
-@pytest.mark.parametrize("privacy", [central(epsilon=1.0, delta=0.0), none()])
-def test_an_epoch_has_one_batch_for_every_active_arm(privacy: Any) -> None:
-    policy, source = Elimination(n_arms=3, horizon=10**4, privacy=privacy), FastNoise(np.random.default_rng(0))
-    state = EliminationState(epoch=2, active=np.array([True, False, True]))
-    asked: list[SumQuery] = []
-
-    def answer(query: SumQuery) -> Estimate:
-        asked.append(query)
-        return policy.protocol(4).release(np.ones((4, 1)), source)
-
-    learned = drive_learning(policy.learn(state, policy.episode(state)), answer)
-    assert [(query.arm, query.step) for query in asked] == [(0, 0), (2, 1)]
-    assert not learned.active[1]
-    rows = PlayedRounds(rewards=np.array([0.25, 0.5, 1.0]), arms=np.array([0, 1, 2]))
-    assert [float(policy.report(query, RunnerState().rows(query, rows), COINS).total()[0]) for query in asked] == [
-        0.25,
-        1.0,
-    ]
+def test_other_arguments_that_are_refused() -> None:
+    with pytest.raises(InvalidArgument, match=r"protects must be left out, got 'rewards'.*bd\.policies\.LinTSRewards"):
+        bd.LinTS(dim=3, horizon=100, protects="rewards", privacy=bd.none())  # type: ignore[call-arg]
+    for model in (bd.central, bd.shuffle):
+        with pytest.raises(InvalidBudget, match=r"Only bd.local can have delta = 0"):
+            made("none", privacy=model(epsilon=1.0, delta=0.0))
+    with pytest.raises(InvalidArgument, match="calibration"):
+        made("none", privacy=bd.local(**DP, calibration="paper"))
+    with pytest.raises(InvalidArgument, match="A reward is reported as one random bit"):
+        made("none", privacy=bd.local(**DP, protocol="gaussian"))
+    for name, wrong in {"batch": "often", "alpha": -1.0, "intercept": 2, "dim": 0, "horizon": 0}.items():
+        with pytest.raises(InvalidArgument, match=name):
+            made("local", **{name: wrong})
+    with pytest.raises(InvalidArgument, match="batch"):
+        made("local", batch=401)
 
 
-@pytest.mark.parametrize("budget", [ZCDP(rho=1e-100), PureDP(epsilon=1e-300), PureDP(epsilon=1e300), ZCDP(rho=1e-31)])
-def test_budgets_beyond_what_floats_can_price_are_refused_by_name(budget: Any) -> None:
-    with pytest.raises(InvalidBudget, match="budget"):
-        UCBEpisodes(n_arms=2, horizon=10, privacy=central(budget=budget))
-    assert UCBEpisodes(n_arms=2, horizon=10, privacy=central(rho=1e-30)).guarantee.rho <= 1e-30
+@pytest.mark.parametrize("model", PRIVATE)
+def test_the_promise_is_for_rewards_and_says_what_is_public(model: str) -> None:
+    stated = made(model).guarantee
+    assert stated.protects == "a user's reward"
+    assert stated.adjacency == "replacement of one user's reward"
+    assert stated.trust == model
+    assert "Everybody sees every user's features and arm, and whether a reward arrived." in str(stated)
+    assert 0.99 < stated.epsilon <= 1.0
+    assert stated.delta == (0.0 if model == "local" else 1e-5)
+    by_name = bd.make("LinTS-LDP-rewards", dim=3, horizon=50, epsilon=1.0)  # pure
+    assert by_name.guarantee.epsilon <= 1.0
+    assert by_name._bits_per_user == 1
 
 
-def test_public_contexts_are_stated() -> None:
-    assert "Everybody sees every user's features" in str(OFUL(dim=2, horizon=10, privacy=central(rho=1.0)).guarantee)
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("fixed", [False, True])
+def test_without_noise_it_is_lints(intercept: bool, fixed: bool) -> None:
+    env = worlds.LinearContextual(dim=3, n_arms=5, fixed=fixed)
+    own = made("none", intercept=intercept, batch=40)
+    usual = bd.LinTS(dim=3, horizon=400, intercept=intercept, batch=40, privacy=bd.none())
+    one, two = (bd.simulate(each, env, n_seeds=3, path="messages", seed=2) for each in (own, usual))
+    np.testing.assert_allclose(one.regret, two.regret, rtol=0, atol=1e-9)
+
+
+def misses(model: str, *, intercept: bool) -> float:
+    """Mean chi^2/d of the true parameter under the last posterior of 40 runs: 1 where it is as sure as it should be."""
+    policy = made(model, intercept=intercept, horizon=300, alpha=1.0)
+    env, found = worlds.LinearContextual(dim=3, n_arms=8), []
+    for seed in range(40):
+        tally = Tally(checkpoints=np.array([300]), n_seeds=1)
+        run = ReferenceRun(policy, env.begin(Streams([seed])), tally, 0, "law", counterfactual=False)
+        run.run(300)
+        truth = run.world.theta[0] * (math.sqrt(0.5) if intercept else 1.0)  # type: ignore[attr-defined]
+        z = np.linalg.solve(run.state.snapshot.root, policy._theta(run.state.snapshot) - truth)
+        found.append(z @ z / 3)
+    return float(np.mean(found))
+
+
+@pytest.mark.often(of=lambda model, intercept: intercept == (model != "central"))
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("model", PRIVATE)
+def test_the_posterior_is_calibrated(model: str, intercept: bool) -> None:
+    assert 0.5 < misses(model, intercept=intercept) < 1.5
+
+
+@pytest.mark.parametrize("model", [pytest.param("central", marks=pytest.mark.full), "local"])
+def test_a_posterior_that_forgets_the_noise_is_noticed(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert made("local")._reward_std == pytest.approx(0.5 / math.tanh(0.5))
+    monkeypatch.setattr(bd.policies.LinTSRewards, "_reward_std", 0.5)
+    monkeypatch.setattr(bd.policies.LinTSRewards, "_noise", np.zeros(100))
+    assert misses(model, intercept=True) > 1.5
+
+
+@pytest.mark.parametrize("model", PRIVATE)
+def test_an_agent_pays_for_rewards_alone_and_survives_a_save(model: str, tmp_path: Path) -> None:
+    policy = made(model, intercept=True, batch=20, public_contexts=False, horizon=100)
+    arms = np.concatenate([np.eye(2), np.ones((2, 1))], axis=1)
+    agent, rng = bd.Agent(policy=policy, arms=arms), np.random.default_rng(3)
+    for number in range(70):
+        decision = agent.act()
+        if number % 5:
+            agent.observe(decision.id, float(rng.random()))
+        if number == 45:
+            agent.save(tmp_path / "agent")
+            agent = bd.Agent.load(tmp_path / "agent")
+    assert agent.releases == 3
+    ledger = agent._runner.ledger
+    assert ledger is not None
+    delta = policy.guarantee.delta if model != "local" else 1e-5
+    (batches,) = ledger.store.tasks().values()
+    assert max(accountant.epsilon(event, delta) for event in batches) <= policy.guarantee.epsilon * (1 + 1e-9)
+    snapshot = agent.policy.publish(agent._runner.now.state)
+    assert np.all(np.isfinite(snapshot.theta))
+    gram = policy.public.protocol.domain.unpack(agent._runner.now.state.public)[1] / policy._scale**2  # type: ignore[attr-defined]
+    assert gram[-1, -1] == pytest.approx(48)  # who did not answer is not counted
+
+
+@pytest.mark.parametrize("model", PRIVATE)
+def test_returning_users_pay_for_all_their_batches(model: str) -> None:
+    privacy = replace(MODELS[model], participations=3)
+    policy = made(model, privacy=privacy, batch=100)
+    assert policy.guarantee.epsilon <= 1.0 + 1e-9
+    assert policy.guarantee.participations == 3
+    assert bd.simulate(policy, worlds.LinearContextual(dim=3, n_arms=4)).releases

@@ -584,7 +584,7 @@ def test_users_cannot_take_part_in_more_batches_than_there_are() -> None:
     assert math.isclose(returning.participations(10**6)[-1], 100)
 
 
-# Slopes of regret in the horizon; that they are those of the theorems is tested in tests/rates
+# Slopes of regret in the horizon; that they are those of the theorems is tested in tests/theory/test_rates.py
 
 
 def test_horizons_are_a_hundred_times_apart() -> None:
