@@ -122,7 +122,7 @@ def test_few_draws_and_few_coins_are_numpys(trials: int, size: int) -> None:
     assert np.array_equal(ours.binomial(**given), numpys.binomial(**given))
 
 
-# Noise of running counts in paper 002's setting, at a small scale; the table and the slopes are in tests/theory/test_rates.py
+# Noise of running counts in the setting of paper 002 at a small scale; the slopes are in tests/theory/test_rates.py
 
 
 BUDGET = {"epsilon": 1.0, "delta": 1e-5}

@@ -1,4 +1,4 @@
-"""Paper 001's figures at a small scale, and its Table II; that rates are those of the theorem is in tests/theory/test_rates.py."""
+"""Figures and Table II of paper 001 at a small scale; the rates are tested in tests/theory/test_rates.py."""
 
 from __future__ import annotations
 
