@@ -315,7 +315,7 @@ def test_no_user_takes_part_more_often_than_allowed(participations: int, tmp_pat
                 said = inside.report(ticket)
                 kept += not said.reason
                 if said.refusal:
-                    proofs.append((epoch, given.slot, said.refusal))
+                    proofs.append((epoch, ticket.slot, said.refusal))
         left = 10 - inside.collector.progress()["slots"]
         if epoch < 3:
             fill(inside, epoch, count=left)
