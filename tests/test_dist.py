@@ -59,7 +59,7 @@ def test_the_source_has_what_its_makefile_needs(built: dict[str, Path]) -> None:
     with tarfile.open(built["sdist"]) as archive:
         names = {name.split("/", 1)[1] for name in archive.getnames()}
     for needed in ("Makefile", "LICENSE", "README.md", "pyproject.toml", "mkdocs.yml", "docs/index.md",
-                   "src/bandanna/deployment/dashboard/assets/style.css", "tests/test_dist.py",
+                   "src/bandanna/deployment/dashboard/assets/style.css", "tests/test_dist.py", "tools/words.py",
                    "clients/js/src/index.ts",
                    "clients/js/package-lock.json", "examples/quick_start.ipynb"):  # fmt: skip
         assert needed in names, needed

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+import bandanna
+
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 NAV = re.findall(r"^ +- (?:[^:]+: )?([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
@@ -70,3 +72,9 @@ def test_every_alert_is_on_the_page_for_operators() -> None:
     rules = (ROOT / "deploy" / "monitoring" / "alerts.yaml").read_text(encoding="utf-8")
     page = (DOCS / "how-to" / "operate.md").read_text(encoding="utf-8")
     assert set(re.findall(r"alert: (\w+)", rules)) == set(re.findall(r"^\| `(Bandanna\w+)` \|", page, re.MULTILINE))
+
+
+@pytest.mark.parametrize("page", ["llms.txt", "concepts/for-privacy-officers.md"])
+def test_a_page_that_names_the_version_names_the_present_one(page: str) -> None:
+    text = (DOCS / page).read_text(encoding="utf-8")
+    assert re.findall(r"\b\d+\.\d+\.\d+\b", text) == [bandanna.__version__]
