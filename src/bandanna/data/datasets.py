@@ -606,7 +606,6 @@ def _table(file: Path, frame: Any, label: str, features: Map | None) -> DataSet:
 
 
 def _records(frame: Any) -> dict[str, Any]:
-    """Return columns by name."""
     names = frame.column_names if hasattr(frame, "column_names") else list(frame)
     return {name: frame[name] for name in names}
 

@@ -416,7 +416,6 @@ class Log:
         return {"arm": given, "reward": self.rewards, "propensity": self.propensities, **features, **able}
 
     def __eq__(self, other: object) -> bool:
-        """Compare all fields."""
         if not isinstance(other, Log):
             return NotImplemented
         pairs = ((getattr(self, each.name), getattr(other, each.name)) for each in fields(self) if each.compare)
@@ -426,7 +425,6 @@ class Log:
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        """Return the sizes and names of the arrays, without their values."""
         owners = "users" if self.of_users else "arms"
         return f"<Log of {len(self):,} events: {self.n_arms} arms, {self.dim} features of {owners}>"
 

@@ -130,7 +130,6 @@ class Replay:
         }
 
     def __str__(self) -> str:
-        """Return one line of numbers and the promise of the guarantee."""
         spread = "" if self.n_seeds == 1 else f" ± {self.stderr:.4f}"
         seeds = "one seed" if self.n_seeds == 1 else f"mean ± standard error of {self.n_seeds:,} seeds"
         used = "accepted" if self.method == "rejection" else "their weight"
@@ -298,7 +297,6 @@ def all_action_probabilities(
 
 
 def _stated_probabilities(policy: Any, snapshot: Any, contexts: Floats) -> Floats:
-    """Ask for the probability of every arm in turn."""
     n, arms = contexts.shape[:2]
     columns = [policy.probabilities(snapshot, contexts, np.full(n, k))[0] for k in range(arms)]
     return np.asarray(np.clip(np.stack(columns, axis=1), 0.0, 1.0))
@@ -528,7 +526,6 @@ class _ReplayRun:
         return row
 
     def _note(self, weights: Floats) -> None:
-        """Add the rewards of the next events with these weights."""
         self.earned += float(weights @ self.log.rewards[self.done : self.done + len(weights)])
         self.weight += float(weights.sum())
 

@@ -87,7 +87,6 @@ def _to_one_type(values: list[Any]) -> list[Any]:
 
 
 def _import_module(name: str, needed_for: str) -> Any:
-    """Import a library; no extra brings polars."""
     try:
         return importlib.import_module(name)
     except ImportError:
@@ -388,7 +387,6 @@ def parse_propensity(text: str) -> Any:
 
 
 def _parse_design_number(text: str) -> Any:
-    """Return the number that the text means, or the text."""
     try:
         return float(Fraction(text))
     except (ValueError, ZeroDivisionError, OverflowError):
@@ -447,7 +445,6 @@ def _find_library(records: Any) -> str | None:
 
 
 def _mapping(records: Mapping[str, Any], wanted: Sequence[str]) -> RecordTable:
-    """Read one record, or columns by name."""
     found = {name: records[name] for name in wanted if name in records}
     several = {name: _column(value) for name, value in found.items() if _is_column(value)}
     if len(found) < len(wanted) and any(map(_is_column, records.values())):

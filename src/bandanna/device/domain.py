@@ -197,7 +197,6 @@ class Domain(ABC):
         return array
 
     def _rows(self, values: ArrayLike) -> Floats:
-        """Return finite numbers of the domain's shape."""
         array = read_real_array("statistics", values)
         if array.ndim < 2 or array.shape[-1] != self.dim:
             raise InvalidStatistic("statistics", array, f"shape (..., users, {self.dim})")
@@ -363,7 +362,6 @@ def _find_invalid_entry(values: ArrayLike, array: NDArray[Any]) -> ValueSummary:
 
 
 def _has_mask(values: Any) -> bool:
-    """Return whether an array in nested lists has a mask."""
     if not isinstance(values, list | tuple):
         return isinstance(values, np.ma.MaskedArray)
     kinds = set(map(type, values))
@@ -530,7 +528,6 @@ class Estimate:
     variance: float
 
     def __add__(self, other: Estimate) -> Estimate:
-        """Add sums of separately noised batches: totals, counts and variances add."""
         return Estimate(
             total=self.total + other.total, count=self.count + other.count, variance=self.variance + other.variance
         )

@@ -237,7 +237,6 @@ class LinearReport(RegressionReport):
 
     @cached_property
     def _unscaled(self) -> Floats:
-        """Factors that undo the scaling of each entry of the stack."""
         return self._stack(1.0, 1.0, math.sqrt(0.5) if self.isometric else 1.0)[:, None]
 
     def _stack(self, vector: float, diagonal: float, above: float) -> Floats:

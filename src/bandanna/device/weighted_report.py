@@ -49,7 +49,6 @@ class ImportanceWeightDomain(Domain):
 
     @property
     def _each(self) -> int:
-        """Numbers of a target."""
         return 5 if self.moments else 2
 
     @cached_property

@@ -217,7 +217,7 @@ class ShuffledCountsProtocol(BatchProtocol):
     coins: str = "device"
 
     trust: ClassVar[str] = "shuffle"
-    seen: ClassVar[tuple[str, str, str]] = ("counts", "statistic", "the totals of a batch")
+    view_words: ClassVar[tuple[str, str, str]] = ("counts", "statistic", "the totals of a batch")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -231,7 +231,7 @@ class ShuffledCountsProtocol(BatchProtocol):
 
     @property
     def observers(self) -> tuple[tuple[str, str], ...]:
-        counts, statistic, totals = self.seen
+        counts, statistic, totals = self.view_words
         view = describe_shuffler_view(self.coins, counts, statistic)
         return (("the shuffler", view), ("the analyzer and the public", totals))
 

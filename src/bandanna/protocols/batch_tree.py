@@ -202,14 +202,12 @@ def calibrate_levels(
 
 
 def _calibrate_level(domain: Domain, budget: ApproxDP, size: int, calibration: str, coins: str) -> BinomialNoise:
-    """Find the noise of one level by itself."""
     if isinstance(domain, Bits):
         return shuffle_bits.calibrate_bit_sum(budget, size, 1, coins)
     return shuffle_binomial.calibrate_vector_sum(domain, budget, size, 1, calibration, coins)
 
 
 def _level_noise_for_std(domain: Domain, std: float, size: int) -> BinomialNoise:
-    """Return the noise of one level with a given std."""
     if isinstance(domain, Bits):
         return bit_noise_for_std(std, users=size)
     composed = not _is_box(domain)  # a box pays nothing for rounding, see `level_event`

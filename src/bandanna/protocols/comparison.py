@@ -130,7 +130,6 @@ def compare_protocols_at_std(
 
 
 def _direction_protocol(domain: Domain, calibration: str) -> type[LocalUnit]:
-    """Return `LocalUnit`, or raise the reason why it does not apply."""
     if calibration == "paper":
         raise CalibrationError("random directions have no printed noise")
     if not 2 <= domain.dim <= CAP_COORDINATES:

@@ -324,7 +324,6 @@ class ConcurrentShuffle(StreamProtocol):
             raise InvalidArgument("users", users + more, f"at most the horizon {self.tree.horizon}")
 
     def _parts(self, users: int, statistic: Statistic) -> Iterator[Statistic]:
-        """Yield the statistic, cut where lowest batches fill."""
         low = self.tree.sizes[0]
         if statistic.users <= low - users % low:
             yield statistic

@@ -220,7 +220,6 @@ def _draw_prefix_noise(shape: tuple[int, ...], mechanism: ContinualGaussian, sou
 
 
 def _multiply_blt(z: Floats, factors: BLT) -> Floats:
-    """Return B z by `BLTBlocks` of L steps, all at once."""
     from scipy import signal  # here, since it is slow to load, and only simulations of streams need it
 
     by = BLTBlocks.of(factors, _STEPS)

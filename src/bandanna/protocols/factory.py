@@ -158,7 +158,6 @@ def check_budget_size(privacy: Privacy) -> None:
 def _shuffle_protocol_for(
     privacy: Privacy, domain: Domain, users: int, quick: bool, shared: dict[str, Any]
 ) -> BatchProtocol:
-    """Return binomial sums of bits or of vectors."""
     budget = privacy.budget
     if not isinstance(budget, ApproxDP) or privacy.pure or privacy.protocol != "binomial":
         allowed = 'epsilon and delta > 0, and protocol="binomial": shuffled sums have bounded noise'
@@ -176,7 +175,6 @@ def _shuffle_protocol_for(
 
 
 def _near_central(domain: Domain, budget: ApproxDP, users: int, factor: float, coins: str) -> BatchProtocol | None:
-    """Return binomial noise with `factor` times the central standard deviation."""
     std = factor * (domain.sensitivity / _mu(budget))
     if isinstance(domain, Bits):
         try:

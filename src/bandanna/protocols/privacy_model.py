@@ -273,7 +273,6 @@ def _make_budget(
     alpha: float | None = None,
     whole: Budget | None = None,
 ) -> Budget:
-    """Return the budget that was given by its numbers, or whole."""
     given = [number for number in (epsilon, delta, rho, alpha) if number is not None]
     if whole is not None:
         if given or not isinstance(whole, Budget):

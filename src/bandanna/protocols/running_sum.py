@@ -190,7 +190,6 @@ def find_mismatch(privacy: Privacy, protocol: Protocol, *, size: int, steps: int
 
 
 def _expected_types(privacy: Privacy) -> type | tuple[type, ...]:
-    """Return the types of protocols that `running_sum_protocol_for` makes for noisy sums."""
     if privacy.model == "shuffle":
         return ShuffleGaussian if privacy.protocol == "gaussian" else ShuffleBinomial
     if privacy.model == "local":

@@ -47,7 +47,7 @@ class ShuffleBits(ShuffledCountsProtocol):
     domain: Domain = Bits()
 
     name: ClassVar[str] = "shuffle_bits"
-    seen: ClassVar[tuple[str, str, str]] = ("count", "bit", "the total of a batch")
+    view_words: ClassVar[tuple[str, str, str]] = ("count", "bit", "the total of a batch")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -150,7 +150,6 @@ def _token_hashes(value: Any, words: bool) -> list[int] | None:
 
 
 def _encode_utf8(text: str) -> bytes:
-    """Encode a text; an unpaired surrogate becomes U+FFFD, as in browsers."""
     try:
         return text.encode()
     except UnicodeEncodeError:
@@ -191,7 +190,6 @@ class Counts:
     missing: int = 0
 
     def __add__(self, other: Counts) -> Counts:
-        """Add the counts of other rows."""
         return Counts(
             outside=self.outside + other.outside,
             unknown=self.unknown + other.unknown,
@@ -218,7 +216,6 @@ class Report:
     clipped: int = 0
 
     def __add__(self, other: Report) -> Report:
-        """Add the report of other rows by the same map."""
         names = dict.fromkeys([*self.columns, *other.columns])
         nothing = Counts()
         columns = {name: self.columns.get(name, nothing) + other.columns.get(name, nothing) for name in names}
@@ -454,7 +451,6 @@ def _check_category(name: str, value: Any) -> Category:
 
 
 def _check_text(name: str, value: Any) -> str:
-    """Return a text that all languages can write."""
     try:
         return str(value.encode().decode())
     except (AttributeError, UnicodeError):

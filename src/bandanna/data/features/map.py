@@ -275,7 +275,6 @@ def map_from_table(table: Mapping[str, Any]) -> MapParts:
 
 
 def _parse_step(given: Mapping[str, Any], name: str, known: tuple[str, ...]) -> dict[str, Any] | None:
-    """Return a step's table; `true` means its default values."""
     value = given.get(name)
     if value is None or value is False or (value is True and name == "ball"):
         return {} if value else None
@@ -688,7 +687,6 @@ def _cell_numbers(given: Floats, limits: RangeColumn, bins: int) -> Ints:
 def _quantile_edges(
     counts: Floats, limits: RangeColumn, people: int, quantiles: tuple[float, float]
 ) -> tuple[float, float]:
-    """Return the edges of the cells that contain the quantiles."""
     bins = len(counts) - 1
     balanced = counts - (counts.sum() - people) / len(counts)  # they add up to the people
     sums = np.cumsum(balanced[:-1])

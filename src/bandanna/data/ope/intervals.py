@@ -180,7 +180,6 @@ class RatioLaw(EstimateLaw):
         return low, high
 
     def _end(self, tail: float, side: int) -> float:
-        """Return the outermost theta on this side that is not rejected."""
         theta, sums = self._theta, self.sums
 
         def surplus(values: Floats) -> Floats:
@@ -357,7 +356,6 @@ class Value:
         write_page(self, path)
 
     def __str__(self) -> str:
-        """Return a few lines of text."""
         size = self.effective_sample_size
         lines = [
             f"{_NAMES.get(self.method, self.method)} of {self.target}: {self.summary()}",

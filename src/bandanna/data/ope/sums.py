@@ -231,7 +231,6 @@ class ErrorSpread:
 
 @lru_cache(maxsize=1)
 def _shares() -> Floats:
-    """Return the middles of parts of equal probability."""
     return (np.arange(_NODES) + 0.5) / _NODES
 
 

@@ -288,14 +288,12 @@ def render_value_page(value: Value) -> str:
 
 
 def _format_count(number: Any) -> str:
-    """Format counts and large numbers in full, others with four digits."""
     if number is None:
         return "not released, or unlimited"
     return f"{number:,.0f}" if isinstance(number, int) or abs(number) >= 1000 else f"{number:.4g}"
 
 
 def _draw_interval(value: Value) -> str:
-    """Draw the interval on a line over the range of rewards."""
     low, high = value.reward_range
 
     def place(reward: float) -> float:
