@@ -118,13 +118,13 @@ def test_the_network_sees_what_is_not_encrypted() -> None:
     assert "the connection is encrypted" in closed["network"].left
     assert all("Not encrypted" not in note for note in list_notes(task))
     elsewhere, _ = made("LinTS-LDP", roles={"analyzer": "http://a.example", "registrar": "https://r.example"})
-    assert "Not encrypted on the way to: analyzer." in " ".join(list_notes(elsewhere))
+    assert "Connections are not encrypted to: analyzer." in " ".join(list_notes(elsewhere))
 
 
 def test_what_must_be_known_is_said() -> None:
     task, _ = made("LinUCB-SDP-Vec", rules={"mixers": 2}, test={"seed": 7})
     said = " ".join(list_notes(task))
-    for words in ("cannot check that counts are within their range", "must be authenticated", "both mixers together"):
+    for words in ("cannot check the range of counts", "known users only", "both mixers together"):
         assert words in said
     assert "This is a test, noise and coins follow from a public seed: it protects nobody." in said
     assert "not simulated" in describe_forecast(task)

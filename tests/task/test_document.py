@@ -74,7 +74,7 @@ def test_four_roles_that_joined_share_no_secret(drafted: Task, tmp_path: Path) -
 def test_a_task_says_who_knew_its_keys(drafted: Task) -> None:
     dealt, _ = create_task(DEALT, expect=False)
     assert dealt.content["dealer"]
-    assert any("One machine knew all keys" in note for note in task_facts(dealt)["notes"])
+    assert any("One machine drew the keys of all roles" in note for note in task_facts(dealt)["notes"])
     task = join_all(drafted, [said for _, said in joined(drafted).values()])
     assert not task.content["dealer"]
     said = task_facts(task)
@@ -82,9 +82,9 @@ def test_a_task_says_who_knew_its_keys(drafted: Task) -> None:
     assert not any("One machine" in note or "one party" in note for note in said["notes"])
     same = [join_role(drafted, role, "the same")[1] for role in drafted.roles]
     notes = " ".join(task_facts(join_all(drafted, same))["notes"])
-    assert "shuffler and helper have one operator" in notes
-    assert "registrar and analyzer have one operator" in notes
-    assert any("A draft" in note for note in task_facts(drafted)["notes"])
+    assert "shuffler and helper have the same operator" in notes
+    assert "registrar and analyzer have the same operator" in notes
+    assert any("This is a draft" in note for note in task_facts(drafted)["notes"])
 
 
 def test_a_task_of_other_joins_is_refused(drafted: Task) -> None:

@@ -308,31 +308,30 @@ def list_notes(task: Task) -> list[str]:
     found = []
     if task.content["dealer"]:
         found.append(
-            "One machine knew all keys: whoever made the task could be every role. Where roles are in different hands,"
-            " let each draw its own: bandanna task draft, then join."
+            "One machine drew the keys of all roles, so its operator can act as every role. For roles of different"
+            " operators, use bandanna task draft and join."
         )
     elif not task.content["keys"]:
-        found.append("A draft: its roles have not joined yet, and nobody can serve it.")
+        found.append("This is a draft. It can be served after all its roles have joined.")
     else:
         operators = {role: each["operator"] for role, each in task.content["joins"].items()}
         runs = "; ".join(f"{role}: {_printable(operator)}" for role, operator in operators.items())
         found.append(f"Each role has drawn its own keys. Operators: {runs}.")
         for one, other in (("shuffler", "helper"), ("registrar", "analyzer")):
             if one in operators and operators[one] == operators.get(other):
-                found.append(f"{one} and {other} have one operator: against it they are one party.")
+                found.append(f"{one} and {other} have the same operator, so they count as one party.")
     if task.trust in ("shuffle", "concurrent") and task.policy.privacy.noise != "mixer":
         who = "the registrar, the host with its token" + (" or the shuffler" if task.mixers == 1 else "")
         found.append(
-            "What is released has the noise of a whole batch, or of all people of an arm where arms are assigned. If"
-            f" {who} invents all others of a batch, one person's noise is left, against everybody: see the registrar's"
-            " row."
+            "A release has the noise of a whole batch, or of all users of an arm if arms are assigned. If"
+            f" {who} invents all others of a batch, only one user's noise is left. See the row of the registrar."
         )
     if task.mixers == 2:
         found += [
-            "Two mixers see shares only: they cannot check that counts are within their range, so one client can move"
-            " a total anywhere. Clients must be authenticated: the registrar gives tickets to known users only.",
-            "One share is uniform whatever the report is, but both mixers together see every report. Run them in"
-            " different hands.",
+            "Two mixers see only shares and cannot check the range of counts, so one client can shift a total"
+            " arbitrarily. Give tickets to known users only.",
+            "One share is uniform for any report, but both mixers together see every report. Let different operators"
+            " run them.",
         ]
     if task.content["test"]:
         known = ", noise and coins follow from a public seed" if task.seed is not None else ""
@@ -340,7 +339,8 @@ def list_notes(task: Task) -> list[str]:
     parts = {role: urlsplit(task.url(role)) for role in task.roles}
     plain = [role for role, url in parts.items() if url.scheme == "http" and url.hostname not in _LOCAL]
     if plain:
-        found.append(f"Not encrypted on the way to: {', '.join(plain)}. Use https outside of one machine.")
+        found.append(f"Connections are not encrypted to: {', '.join(plain)}. Use https outside of one machine.")
+
     return found
 
 
