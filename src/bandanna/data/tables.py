@@ -204,8 +204,8 @@ def _parquet(content: bytes, name: str) -> Any:
 
 def _csv(text: str, name: str) -> dict[str, list[Any]]:
     try:
-        first = next(filter(None, map(str.strip, text.splitlines())), "")  # the line of column names
-        separator = next((each for each in ",;\t" if each in first), ",")
+        titles = next(filter(None, map(str.strip, text.splitlines())), "")
+        separator = next((each for each in ",;\t" if each in titles), ",")
         lines = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
         rows = [(lines.line_num, row) for row in lines if row]
     except csv.Error as error:
