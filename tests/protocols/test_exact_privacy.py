@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -29,8 +28,6 @@ from bandanna.privacy.factorisation import factorise
 from bandanna.protocols.continual import CentralContinual
 from bandanna.protocols.gaussian import CentralGaussian
 from bandanna.protocols.shuffle_binomial import ShuffleBinomial
-
-from . import unary_form
 
 Array = NDArray[Any]
 Pair = tuple[Array, Array]  # a law and its neighbour, on one support
@@ -265,32 +262,6 @@ def test_the_simulators_path_has_the_same_law(domain: Domain, epsilon: float, de
         assert np.array_equal(protocol.analyzer.analyze(None, view, devices)[1].total, simulated.total)
         assert devices.asked == [(7, 0.25, (batch, domain.dim))]
         assert simulator.asked == [(7 * batch, 0.25, (domain.dim,))]  # sum of Bin(7, p) over the batch
-
-
-@pytest.mark.parametrize(("users", "trials"), [(2, 2), (3, 1)])
-def test_shuffled_bits_are_equivalent_to_their_totals(users: int, trials: int) -> None:
-    noise, domain = BinomialNoise(scale=1.0, trials=trials, users=users), Box(dim=1)
-    length = 1 + trials
-    for counts in itertools.product(range(length + 1), repeat=users):
-        seen: Counter[bytes] = Counter()
-        for sent in unary_messages(np.array(counts)[:, None], noise, domain):
-            orders = math.factorial(users * length)
-            mixed = unary_form.shuffle_labelled_bits([np.broadcast_to(sent, (orders, users, length))], Scripted())
-            assert np.all(unary_form.sum_shuffled_bits(mixed) == sum(counts))
-            seen.update(row.tobytes() for row in mixed[0])
-        assert len(seen) == math.comb(users * length, sum(counts))
-        assert len(set(seen.values())) == 1
-
-
-def unary_messages(counts: Array, noise: BinomialNoise, domain: Domain) -> list[Array]:
-    """Every equally likely choice of the users' unary messages, (users, length) each."""
-    own = []
-    for count in counts:
-        orders = math.factorial(int(noise.trials + 1))
-        (bits,) = unary_form.expand_counts(np.broadcast_to(count[None], (orders, 1)), noise, domain, Scripted())
-        assert np.all(bits.sum(axis=-1) == count)
-        own.append(bits)  # (orders, length)
-    return [np.stack(choice) for choice in itertools.product(*own)]
 
 
 @pytest.mark.parametrize(("users", "trials", "probability"), [(2, 2, 0.5), (3, 1, 0.5), (2, 2, 0.25)])

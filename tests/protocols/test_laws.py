@@ -17,16 +17,14 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from bandanna.device.domain import Ball, Box, Statistic
+from bandanna.device.domain import Box, Statistic
 from bandanna.device.noise import FastNoise
 from bandanna.errors import InvalidArgument
 from bandanna.privacy.calibration import BinomialNoise
 from bandanna.protocols.base import BatchProtocol
 from bandanna.protocols.clear import Clear
 from bandanna.protocols.gaussian import CentralGaussian, LocalGaussian, ShuffleGaussian
-from bandanna.protocols.shuffle_binomial import ShuffleBinomial, largest_counts
-
-from . import unary_form
+from bandanna.protocols.shuffle_binomial import ShuffleBinomial
 
 Floats = NDArray[np.float64]
 
@@ -184,33 +182,6 @@ def test_binomial_totals_have_the_enumerated_law(path: str, probability: float) 
 
     assert distance(protocol) < BAND
     assert distance(dataclasses.replace(protocol, noise=dataclasses.replace(noise, trials=4))) > BAND
-
-
-def test_bits_and_counts_give_the_same_totals() -> None:
-    noise, domain = BinomialNoise(scale=3.0, trials=9, users=4), Ball(dim=3)
-    protocol = ShuffleBinomial(domain=domain, noise=noise)
-    counts = protocol.device.message(domain.admit(np.random.default_rng(8).normal(size=(2, 5, 4, 3))), fast(60))
-    bits = unary_form.expand_counts(counts, noise, domain, fast(61))
-    assert [b.shape for b in bits] == [(2, 5, 4, length) for length in largest_counts(noise, domain)]
-    for k, sent in enumerate(bits):
-        assert np.array_equal(sent.sum(axis=-1), counts[..., k])
-    mixed = unary_form.shuffle_labelled_bits(bits, fast(62))
-    totals = protocol.mixer.add(protocol.mixer.empty((2, 5)), counts).numbers
-    assert np.array_equal(unary_form.sum_shuffled_bits(mixed), totals)
-    assert totals.dtype == np.int64
-    assert np.array_equal(unary_form.sum_shuffled_bits([b[..., ::-1] for b in mixed]), totals)
-
-
-def test_bits_arrive_in_random_order() -> None:
-    """After the shuffle every position is as likely to hold a one, whoever sent it: chi-square, false alarm 1e-6."""
-    noise, domain = BinomialNoise(scale=1.0, trials=2, users=3), Box(dim=1)
-    counts = np.broadcast_to(np.array([[3], [0], [1]]), (20_000, 3, 1))  # one user sends ones only, one zeros only
-    (sent,) = unary_form.expand_counts(counts, noise, domain, fast(70))
-    (mixed,) = unary_form.shuffle_labelled_bits([sent], fast(71))
-    ones = mixed.sum(axis=0)  # (9,)
-    assert stats.chisquare(ones).pvalue > 1e-6
-    assert stats.chisquare(sent.reshape(-1, 9).sum(axis=0)).pvalue < 1e-6  # before the shuffle it shows who sent what
-    assert stats.chisquare(sent[:, 2].sum(axis=0)).pvalue > 1e-6  # within a message bits are in random order too
 
 
 @pytest.mark.parametrize("kind", [float, np.int64])
