@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from fractions import Fraction
 from itertools import chain, combinations, product
 
@@ -10,14 +11,27 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from bandanna.errors import InvalidArgument, InvalidBudget
-from bandanna.privacy.definitions import Adversary, ExplicitPolicy, iterate_adversaries
+from bandanna.privacy.definitions import ExplicitPolicy
 from reproductions.concentrated_dp import definitions, printed_policy
 
 from ..drawn import examples
 
 SIZES = [(3, 2), (2, 3)]  # (T, K)
+
+
+Adversary = tuple[NDArray[np.int64], ...]  # q_t = adversary[t - 1][o_1, ..., o_t], t = 1, ..., T - 1
+
+
+def iterate_adversaries(*, rounds: int, arms: int) -> Iterator[Adversary]:
+    """Yield every deterministic adversary: prod_{t<T} K^(K^t) of them, 64 for T = 3, K = 2."""
+    shapes = [(arms,) * t for t in range(1, rounds)]
+    sizes = [arms**t for t in range(1, rounds)]
+    for questions in product(range(arms), repeat=sum(sizes)):
+        parts = np.split(np.array(questions, dtype=np.int64), np.cumsum(sizes)[:-1]) if sizes else []
+        yield tuple(part.reshape(shape) for part, shape in zip(parts, shapes, strict=True))
 
 
 def make_identity_adversary(*, rounds: int, arms: int) -> Adversary:

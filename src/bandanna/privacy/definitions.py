@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise, product
@@ -351,18 +351,3 @@ def _neighbours(datasets: Wholes) -> Wholes:
     """Return ordered pairs of rows (n, T - 1) that differ in at most one place: (2, pairs)."""
     apart = np.sum(datasets[:, None] != datasets[None], axis=-1)
     return np.array(np.nonzero(apart <= 1), dtype=np.int64)
-
-
-# Adversaries, one by one
-
-
-Adversary = tuple[NDArray[np.int64], ...]  # q_t = adversary[t - 1][o_1, ..., o_t], t = 1, ..., T - 1
-
-
-def iterate_adversaries(*, rounds: int, arms: int) -> Iterator[Adversary]:
-    """Yield every deterministic adversary: prod_{t<T} K^(K^t) of them, 64 for T = 3, K = 2."""
-    shapes = [(arms,) * t for t in range(1, rounds)]
-    sizes = [arms**t for t in range(1, rounds)]
-    for questions in product(range(arms), repeat=sum(sizes)):
-        parts = np.split(np.array(questions, dtype=np.int64), np.cumsum(sizes)[:-1]) if sizes else []
-        yield tuple(part.reshape(shape) for part, shape in zip(parts, shapes, strict=True))

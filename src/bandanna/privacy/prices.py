@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache, singledispatch
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -448,67 +448,34 @@ def mean_squared_cosine(event: events.CapEvent) -> float:
 NO_PRICE = Price(mu=math.inf, tail=0.0)
 
 
-@singledispatch
 def gaussian_price(event: events.Event, tail: float) -> Price:
     """Return the price of `event` in Gaussian DP: mu-GDP up to a tail of about `tail`, or `NO_PRICE`.
 
     The same release has a slightly smaller mu if a larger tail is allowed. Ideal Gaussians need no tail.
     """
+    match event:
+        case events.NothingEvent():
+            return Price(mu=0.0)
+        case events.ClearEvent():
+            return NO_PRICE
+        case events.GaussianEvent() | events.ContinualEvent():  # Delta_2 or Delta_2 |c_1 + ... + c_M0| over sigma
+            change, touched = _measure_shift(event)
+            if event.grid == 0.0:
+                return Price(mu=change / event.std)
+            shift = change / event.grid + math.sqrt(touched)  # rounding moves each number by at most one more step
+            return _price_discrete_gaussian(event.std / event.grid, shift, touched=touched, tail=tail)
+        case events.DiscreteGaussianEvent():
+            return _price_discrete_gaussian(event.std, event.shift, touched=event.dim, tail=tail)
+        case events.BinomialEvent() if not event.rounded:
+            return _lattice_price(binomial_unit(event, tail), event, event.shift, 0.0)
+        case events.BinomialEvent():  # Theorem A with the composable rounding bound of A.3b, half of the tail for each
+            shift = composable_shift(event.shift, event.dim, tail / 2)
+            return _lattice_price(binomial_unit(event, tail / 2), event, shift, tail / 2)
+        case events.ShuffledGaussianEvent():  # a post-processing of the local reports
+            return Price(mu=event.sensitivity / event.std, tail=event.tail)
+        case events.RecordEvent():
+            return gaussian_price(event.event, tail)
     raise UnknownEvent(f"no Gaussian price is known for {type(event).__name__}: {event!r}")
-
-
-@gaussian_price.register
-def _(event: events.NothingEvent, tail: float) -> Price:
-    return Price(mu=0.0)
-
-
-@gaussian_price.register
-def _(event: events.ClearEvent, tail: float) -> Price:
-    return NO_PRICE
-
-
-@gaussian_price.register
-def _(event: events.GaussianEvent, tail: float) -> Price:
-    """mu = Delta_2 / sigma; on a grid, rounding moves each coordinate by one more step, Theorem A prices the noise."""
-    if event.grid == 0.0:
-        return Price(mu=event.sensitivity / event.std)
-    shift = event.sensitivity / event.grid + math.sqrt(event.dim)
-    return _price_discrete_gaussian(event.std / event.grid, shift, touched=event.dim, tail=tail)
-
-
-@gaussian_price.register
-def _(event: events.DiscreteGaussianEvent, tail: float) -> Price:
-    return _price_discrete_gaussian(event.std, event.shift, touched=event.dim, tail=tail)
-
-
-@gaussian_price.register
-def _(event: events.ContinualEvent, tail: float) -> Price:
-    """mu = Delta_2 |c_1 + ... + c_M0| / sigma for the worst M0 columns of C, rounding of the touched numbers added."""
-    change, touched = _measure_shift(event)
-    if event.grid == 0.0:
-        return Price(mu=change / event.std)
-    shift = change / event.grid + math.sqrt(touched)
-    return _price_discrete_gaussian(event.std / event.grid, shift, touched=touched, tail=tail)
-
-
-@gaussian_price.register
-def _(event: events.BinomialEvent, tail: float) -> Price:
-    """Theorem A with the composable rounding bound of A.3b; half of the tail for each."""
-    if not event.rounded:
-        return _lattice_price(binomial_unit(event, tail), event, event.shift, 0.0)
-    shift = composable_shift(event.shift, event.dim, tail / 2)
-    return _lattice_price(binomial_unit(event, tail / 2), event, shift, tail / 2)
-
-
-@gaussian_price.register
-def _(event: events.ShuffledGaussianEvent, tail: float) -> Price:
-    """Shuffling is post-processing of the local reports: mu = Delta_2 / sigma, without amplification."""
-    return Price(mu=event.sensitivity / event.std, tail=event.tail)
-
-
-@gaussian_price.register
-def _(event: events.RecordEvent, tail: float) -> Price:
-    return gaussian_price(event.event, tail)
 
 
 def compute_unrounded_share(event: events.Event, tail: float) -> float:
@@ -560,87 +527,44 @@ def _choose_zmax(tail: float) -> float:
     return math.ceil(-4 * float(special.ndtri(min(max(tail, 1e-300), 0.1)))) / 4
 
 
-@singledispatch
 def concentrated_price(event: events.Event) -> float:
     """Return rho of `event` in zCDP, mu^2/2 for every kind of Gaussian; infinity if the release has none."""
+    match event:
+        case events.NothingEvent():
+            return 0.0
+        case events.ClearEvent() | events.BinomialEvent():  # bounded support: the Renyi divergence is infinite
+            return math.inf
+        case events.GaussianEvent() | events.ContinualEvent():
+            change, touched = _measure_shift(event)
+            return (change + event.grid * math.sqrt(touched)) ** 2 / (2 * event.std**2)
+        case events.DiscreteGaussianEvent():  # for integer shifts (Canonne, Kamath and Steinke 2020, Thm 4)
+            return event.shift**2 / (2 * event.std**2)
+        case events.LaplaceEvent() | events.DiscreteLaplaceEvent() | events.CapEvent():
+            return pure_rho(pure_price(event))  # proofs.md F
+        case events.RecordEvent():
+            return concentrated_price(event.event)
+        case events.ShuffledGaussianEvent():
+            return math.inf if event.tail > 0 else (event.sensitivity / event.std) ** 2 / 2
     raise UnknownEvent(f"no zCDP price is known for {type(event).__name__}: {event!r}")
 
 
-@concentrated_price.register
-def _(event: events.NothingEvent) -> float:
-    return 0.0
+_IMPURE = (
+    events.ClearEvent | events.GaussianEvent | events.DiscreteGaussianEvent | events.ContinualEvent
+    | events.BinomialEvent | events.ShuffledGaussianEvent | events.RecordEvent
+)  # fmt: skip
 
 
-@concentrated_price.register(events.ClearEvent)
-@concentrated_price.register(events.BinomialEvent)
-def _(event: events.Event) -> float:
-    """Binomial noise has bounded support: its Renyi divergence is infinite."""
-    return math.inf
-
-
-@concentrated_price.register(events.GaussianEvent)
-@concentrated_price.register(events.ContinualEvent)
-def _(event: events.GaussianEvent | events.ContinualEvent) -> float:
-    """A discrete Gaussian is (shift^2 / 2 std^2)-zCDP for integer shifts (Canonne, Kamath and Steinke 2020, Thm 4)."""
-    change, touched = _measure_shift(event)
-    return (change + event.grid * math.sqrt(touched)) ** 2 / (2 * event.std**2)
-
-
-@concentrated_price.register
-def _(event: events.DiscreteGaussianEvent) -> float:
-    return event.shift**2 / (2 * event.std**2)
-
-
-@concentrated_price.register(events.LaplaceEvent)
-@concentrated_price.register(events.DiscreteLaplaceEvent)
-@concentrated_price.register(events.CapEvent)
-def _(event: events.Event) -> float:
-    return pure_rho(pure_price(event))
-
-
-@concentrated_price.register
-def _(event: events.RecordEvent) -> float:
-    return concentrated_price(event.event)
-
-
-@concentrated_price.register
-def _(event: events.ShuffledGaussianEvent) -> float:
-    return math.inf if event.tail > 0 else (event.sensitivity / event.std) ** 2 / 2
-
-
-@singledispatch
 def pure_price(event: events.Event) -> float:
     """Return the pure epsilon of `event`; infinity if it is not pure."""
+    match event:
+        case events.NothingEvent():
+            return 0.0
+        case events.LaplaceEvent():  # rounding to a grid adds at most one step per coordinate
+            return (event.sensitivity + event.grid * event.dim) / event.scale
+        case events.DiscreteLaplaceEvent():
+            return event.shift / event.scale
+        case events.CapEvent():
+            return cap_epsilon(event)
+    if isinstance(event, _IMPURE):
+        return math.inf
     raise UnknownEvent(f"no pure price is known for {type(event).__name__}: {event!r}")
-
-
-@pure_price.register
-def _(event: events.NothingEvent) -> float:
-    return 0.0
-
-
-@pure_price.register
-def _(event: events.LaplaceEvent) -> float:
-    """Delta_1 / scale; on a grid, rounding adds at most one step per coordinate."""
-    return (event.sensitivity + event.grid * event.dim) / event.scale
-
-
-@pure_price.register
-def _(event: events.DiscreteLaplaceEvent) -> float:
-    return event.shift / event.scale
-
-
-@pure_price.register
-def _(event: events.CapEvent) -> float:
-    return cap_epsilon(event)
-
-
-@pure_price.register(events.ClearEvent)
-@pure_price.register(events.GaussianEvent)
-@pure_price.register(events.DiscreteGaussianEvent)
-@pure_price.register(events.ContinualEvent)
-@pure_price.register(events.BinomialEvent)
-@pure_price.register(events.ShuffledGaussianEvent)
-@pure_price.register(events.RecordEvent)
-def _(event: events.Event) -> float:
-    return math.inf
