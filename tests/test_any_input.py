@@ -87,7 +87,7 @@ _arms = {"dim": 2, "n_arms": 3}
 _experiment: dict[str, Any] = {
     "title": "small",
     "horizon": 5,
-    "seeds": 1,
+    "n_seeds": 1,
     "seed": 0,
     "path": "law",
     "checkpoints": 2,

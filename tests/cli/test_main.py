@@ -204,7 +204,7 @@ MISTAKES = {  # of somebody who has read a page of the docs
     f"{STUDY} --trust nobody": "got 'nobody'",
     f"{STUDY} --horizon 1": "--horizon must be a whole number >= 20, got 1",
     "run binary.csv": "binary.csv is not a text file in UTF-8",
-    "demo --seeds 0": "--seeds must be a whole number >= 1, got 0",
+    "demo --n-seeds 0": "--n-seeds must be a whole number >= 1, got 0",
     "plan --arms 0 --dim 2 --users 100": "--arms must be a whole number >= 2, got 0",
     "calibrate --dim 5 --batch 10": "--epsilon is missing. It must be a privacy budget, unless --std",
     "audit": "TARGET is missing. It must be the name of a target",
@@ -212,10 +212,10 @@ MISTAKES = {  # of somebody who has read a page of the docs
     "audit LinTS --trials 1.5": "Invalid value for '--trials': '1.5' is not a whole number (bandanna audit --help)",
     "plan --dim 2 --arms 2 --epsilon abc": "Invalid value for '--epsilon': Input should be a valid number",
     "study thornton --epsilon 1 --epsilon x": "Invalid value for '--epsilon': Input should be a valid number",
-    "demo --sedes 3": "No such option: --sedes (Possible options: --seeds) (bandanna demo --help)",
+    "demo --n-sedes 3": "No such option: --n-sedes (Possible options: --n-seeds) (bandanna demo --help)",
     "plan --frehs": "No such option: --frehs (Possible options: --arms, --features, --fresh) (bandanna plan --help)",
     "--foo run small.toml": "No such option: --foo (bandanna --help)",
-    "demo --seeds": "Option '--seeds' requires an argument (bandanna demo --help)",
+    "demo --n-seeds": "Option '--n-seeds' requires an argument (bandanna demo --help)",
     "list --json=3": "Option '--json' does not take a value (bandanna list --help)",
     "list all of them": "Got unexpected extra argument(s) (all of them) (bandanna list --help)",
     "run": "Missing argument 'FILE' (bandanna run --help)",
@@ -308,8 +308,8 @@ def test_the_extra_serve_is_enough_for_deployments(
 
 
 CALIBRATE = {"--dim": "2", "--epsilon": "1", "--batch": "20", "--delta": "1e-5"}
-DEMO = {"--horizon": "20", "--seeds": "1", "--out": "figure.svg"}
-PLAN = {"--dim": "2", "--arms": "2", "--users": "20", "--seeds": "2"}
+DEMO = {"--horizon": "20", "--n-seeds": "1", "--out": "figure.svg"}
+PLAN = {"--dim": "2", "--arms": "2", "--users": "20", "--n-seeds": "2"}
 PAPER = {"--out": "figures", "--horizon": "20", "--seeds": "1", "--jobs": "1"}
 COMMANDS_ANY_INPUT: dict[str, tuple[tuple[str, ...], dict[str, str], tuple[str, ...]]] = {
     "calibrate": (
@@ -347,7 +347,7 @@ TEXTS = [
 ]
 SMALL = """
 horizon = 20
-seeds = 1
+n_seeds = 1
 [environment]
 name = "LinearContextual"
 dim = 2

@@ -20,7 +20,7 @@ from bandanna.simulation.result import Result as Simulated
 
 from ..crafting import strict
 
-SMALL = ("demo", "--horizon", "400", "--seeds", "3")
+SMALL = ("demo", "--horizon", "400", "--n-seeds", "3")
 FIGURES = importlib.import_module("bandanna.simulation.figures")
 MODELS = importlib.import_module("bandanna.experiments.experiment")
 
@@ -49,7 +49,7 @@ def test_both_policies_can_be_compared(
     policy: str, other: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    done = CliRunner().invoke(app, ["demo", "--horizon", "50", "--seeds", "1", "--policy", policy])
+    done = CliRunner().invoke(app, ["demo", "--horizon", "50", "--n-seeds", "1", "--policy", policy])
     assert done.exit_code == 0
     assert f"{policy} learns which arm to show" in done.stdout
     assert other in done.stdout
@@ -57,7 +57,7 @@ def test_both_policies_can_be_compared(
 
 def test_one_seed_has_no_standard_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    done = CliRunner().invoke(app, ["demo", "--horizon", "20", "--seeds", "1"])
+    done = CliRunner().invoke(app, ["demo", "--horizon", "20", "--n-seeds", "1"])
     assert done.exit_code == 0
     assert "nan" not in done.stdout
     assert "with one seed no standard error" in done.stdout
@@ -95,7 +95,7 @@ def test_a_place_that_takes_no_figure_is_found_before_the_work(
 # `bandanna plan`
 
 
-SMALL_PLAN = ("plan", "--dim", "3", "--arms", "4", "--users", "200", "--epsilon", "2", "--seeds", "2")
+SMALL_PLAN = ("plan", "--dim", "3", "--arms", "4", "--users", "200", "--epsilon", "2", "--n-seeds", "2")
 
 
 def test_every_trust_model_is_forecast() -> None:
@@ -140,7 +140,7 @@ def test_where_nothing_is_learned_it_says_what_would_help(
 
 
 def test_one_seed_has_no_standard_error_plan() -> None:
-    done = CliRunner().invoke(app, [*SMALL_PLAN, "--seeds", "1", "--trust", "none"])
+    done = CliRunner().invoke(app, [*SMALL_PLAN, "--n-seeds", "1", "--trust", "none"])
     assert done.exit_code == 0
     assert "nan" not in done.stdout
     assert "with one seed no standard error" in done.stdout
@@ -152,7 +152,7 @@ def test_one_seed_has_no_standard_error_plan() -> None:
 TOML = """
 title = "Two [small] curves"
 horizon = 300
-seeds = 2
+n_seeds = 2
 [environment]
 name = "LinearContextual"
 dim = 3

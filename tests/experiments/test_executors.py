@@ -40,7 +40,7 @@ from ..nursery import nursery
 
 TOML = """
 horizon = 800
-seeds = 1
+n_seeds = 1
 [environment]
 name = "LinearContextual"
 dim = 3
@@ -172,7 +172,7 @@ def test_studies_on_a_cluster_give_the_same_rows(threads: Any, tmp_path: Path) -
     there: dict[str, Any] = {"executor": "dask", "scheduler": threads.scheduler_address}
     (tmp_path / "ACTG175.csv").write_text(files.actg())
     trial = bd.datasets.load("actg175", path=tmp_path / "ACTG175.csv")
-    small: dict[str, Any] = {"epsilons": (1.0,), "trusts": ("central",), "seeds": 2, "horizon": 60}
+    small: dict[str, Any] = {"epsilons": (1.0,), "trusts": ("central",), "n_seeds": 2, "horizon": 60}
     rows = [study(trial, algorithms=("LinTS", "random"), **small, **each) for each in ({}, there)]
     for row in [*rows[0], *rows[1]]:
         del row["seconds"]
@@ -332,7 +332,7 @@ def test_a_sweep_runs_on_an_executor_of_ones_own(tmp_path: Path) -> None:
             yield from ((key, function(**tasks[key])) for key in reversed(list(tasks)))
 
     world, tables = {"name": "FiniteArms", "means": [0.2, 0.8]}, [{"name": "UCB1"}, {"name": "Thompson"}]
-    made = Experiment.from_dict({"title": "", "horizon": 9, "seeds": 2, "environment": world, "algorithm": tables})
+    made = Experiment.from_dict({"title": "", "horizon": 9, "n_seeds": 2, "environment": world, "algorithm": tables})
     assert list(runner.run_sweep(made, tmp_path / "here", executor=Here())) == ["UCB1", "Thompson"]  # type: ignore[arg-type]
 
 
@@ -346,7 +346,7 @@ import bandanna as bd
 found = bd.experiments.run(
     dict(
         horizon=60,
-        seeds=2,
+        n_seeds=2,
         environment=dict(name="LinearContextual", dim=2, n_arms=3),
         algorithm=[dict(name="{name}")],
     ),

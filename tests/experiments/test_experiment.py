@@ -29,7 +29,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "first.toml"
 GOOD: dict[str, Any] = {
     "title": "small",
     "horizon": 200,
-    "seeds": 3,
+    "n_seeds": 3,
     "environment": {"name": "LinearContextual", "dim": 3, "n_arms": 4},
     "algorithm": [{"name": "LinUCB"}, {"name": "LinUCB-JDP", "epsilon": 1.0, "delta": 1e-5}],
 }
@@ -54,7 +54,7 @@ def changed(place: tuple[Any, ...], value: Any) -> dict[str, Any]:
         (("horizont",), 5, ("horizont is not an argument of", "Did you mean 'horizon'?", "seeds, seed")),
         (("horizon",), "long", ("horizon must be ", "got 'long'", "whole number >= 1")),
         (("horizon",), True, ("horizon must be ", "got True", "whole number")),
-        (("seeds",), 0, ("seeds must be ", "got 0", ">= 1")),
+        (("n_seeds",), 0, ("n_seeds must be ", "got 0", ">= 1")),
         (("seed",), -1, ("seed must be ", "got -1", ">= 0")),
         (("path",), "laws", ("path must be ", "got 'laws'", "'law', 'messages'")),
         (("title",), 3, ("title must be ", "got 3", "a word in quotes")),
@@ -135,8 +135,8 @@ def test_a_mistake_is_named_with_its_table(place: tuple[Any, ...], value: Any, w
 @pytest.mark.parametrize(
     ("place", "words"),
     [
-        (("horizon",), ("horizon is missing", "seeds")),
-        (("seeds",), ("seeds is missing", "horizon")),
+        (("horizon",), ("horizon is missing", "n_seeds")),
+        (("n_seeds",), ("n_seeds is missing", "horizon")),
         (("environment",), ("environment is missing",)),
         (("algorithm",), ("algorithm is missing",)),
         (("environment", "name"), ("environment.name is missing", "LinearContextual")),
@@ -157,8 +157,8 @@ def test_a_missing_key_is_named(place: tuple[Any, ...], words: tuple[str, ...]) 
         ("horizon = 5\nseeds = = 3\n", ("line 2", "bad TOML")),
         ("horizon = 5\nseeds = [1,\n", ("line 2", "bad TOML")),
         ("horizon = 5\nhorizon = 6\n", ("line 2", "bad TOML")),
-        ("horizon = 5\n", ("seeds is missing. Required keys: horizon, seeds, environment, algorithm",)),
-        ("", ("horizon is missing. Required keys: horizon, seeds, environment, algorithm",)),
+        ("horizon = 5\n", ("n_seeds is missing. Required keys: horizon, n_seeds, environment, algorithm",)),
+        ("", ("horizon is missing. Required keys: horizon, n_seeds, environment, algorithm",)),
         ("horizont = 5\n", ("horizont is not an argument of", "Did you mean 'horizon'?")),
     ],
 )
@@ -183,7 +183,7 @@ def test_a_file_that_is_none_is_named(tmp_path: Path) -> None:
 def test_a_title_is_not_needed() -> None:
     assert Experiment.from_dict(changed(("title",), None)).title == "experiment"
     with pytest.raises(
-        BandannaError, match=r"seeds is missing. Required keys: horizon, seeds, environment, algorithm$"
+        BandannaError, match=r"n_seeds is missing. Required keys: horizon, n_seeds, environment, algorithm$"
     ):
         bd.experiments.run({"horizon": 10})
 
@@ -222,7 +222,7 @@ def test_names_may_be_a_list() -> None:
         Experiment.from_dict({**GOOD, "algorithm": [{"name": []}]})
 
 
-@pytest.mark.parametrize("key", ["title", "seeds", "seed", "checkpoints"])
+@pytest.mark.parametrize("key", ["title", "n_seeds", "seed", "checkpoints"])
 def test_what_all_curves_share_is_no_list(key: str) -> None:
     with pytest.raises(
         InvalidArgument, match=rf"^{key} must be .*the same for all curves, got \[1, 2\]. Lists are allowed for horizon"
@@ -358,7 +358,7 @@ def test_a_file_sets_exploration() -> None:
 FILE = {
     "title": "Clicks",
     "horizon": 60,
-    "seeds": 2,
+    "n_seeds": 2,
     "environment": {"name": "GeneralisedLinear", "dim": 2, "n_arms": 4, "link": "probit", "norm": 1.5},
     "algorithm": [
         {"name": "RS-GLinUCB", "link": "probit", "parameter_bound": 1.5, "constants": "published"},

@@ -32,7 +32,7 @@ from ..sketches import sketch
 GRID: dict[str, Any] = {
     "title": "grid",
     "horizon": [40, 80],
-    "seeds": 3,
+    "n_seeds": 3,
     "checkpoints": 4,
     "environment": {"name": "LinearContextual", "dim": [2, 3], "n_arms": 4, "reward": "Bernoulli"},
     "algorithm": [
@@ -137,10 +137,10 @@ def test_missing_libraries_are_named(done: Results, monkeypatch: pytest.MonkeyPa
 
 def test_results_of_a_file_lie_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    small = {**GRID, "horizon": 10, "seeds": 1, "environment": {"name": "FiniteArms", "means": [0.2, 0.8]}}
+    small = {**GRID, "horizon": 10, "n_seeds": 1, "environment": {"name": "FiniteArms", "means": [0.2, 0.8]}}
     small["algorithm"] = [{"name": "UCB1"}]
     world, table = '[environment]\nname = "FiniteArms"\nmeans = [0.2, 0.8]\n', '[[algorithm]]\nname = "UCB1"\n'
-    Path("mine.toml").write_text(f"horizon = 10\nseeds = 1\n{world}{table}", encoding="utf-8")
+    Path("mine.toml").write_text(f"horizon = 10\nn_seeds = 1\n{world}{table}", encoding="utf-8")
     from_file = bd.experiments.run("mine.toml", jobs=1)
     assert from_file.directory == Path("mine-results")
     assert Path("mine-results/summary.json").is_file()
@@ -189,7 +189,7 @@ def test_what_is_no_experiment_is_refused() -> None:
 GOOD: dict[str, Any] = {
     "title": "small",
     "horizon": 300,
-    "seeds": 20,
+    "n_seeds": 20,
     "seed": 3,
     "checkpoints": 20,
     "environment": {"name": "LinearContextual", "dim": 3, "n_arms": 4},
@@ -201,7 +201,7 @@ GOOD: dict[str, Any] = {
 }
 TOML = """
 horizon = [50, 2900]
-seeds = 1
+n_seeds = 1
 [environment]
 name = "LinearContextual"
 dim = 3
@@ -258,7 +258,7 @@ def test_results_do_not_depend_on_the_number_of_processes(tmp_path: Path) -> Non
 @pytest.mark.parametrize(("seeds", "curves"), [(1, 1), (5, 1), (50, 1), (50, 30), (1000, 3), (17, 5)])
 def test_blocks_cover_every_seed_once(seeds: int, curves: int) -> None:
     tables = [{"name": "LinUCB", "label": f"curve {i}"} for i in range(curves)]
-    tasks = runner.list_blocks(Experiment.from_dict({**GOOD, "seeds": seeds, "algorithm": tables}))
+    tasks = runner.list_blocks(Experiment.from_dict({**GOOD, "n_seeds": seeds, "algorithm": tables}))
     for index in range(curves):
         covered = [b.seed + i for b in tasks if b.curve == index for i in range(b.n_seeds)]
         assert covered == list(range(3, 3 + seeds))
@@ -268,7 +268,7 @@ def test_blocks_cover_every_seed_once(seeds: int, curves: int) -> None:
 
 
 def test_a_directory_belongs_to_one_experiment(tmp_path: Path) -> None:
-    small = {**GOOD, "algorithm": [{"name": "LinUCB"}], "seeds": 1}
+    small = {**GOOD, "algorithm": [{"name": "LinUCB"}], "n_seeds": 1}
     first = runner.run_sweep(Experiment.from_dict(small), tmp_path)
     before = identity(tmp_path)
     with pytest.raises(BandannaError, match=r"holds results already. Continue with --resume, or choose another --out"):
@@ -289,7 +289,7 @@ def test_a_directory_belongs_to_one_experiment(tmp_path: Path) -> None:
 
 
 def test_a_run_without_results_is_no_results(tmp_path: Path) -> None:
-    small = Experiment.from_dict({**GOOD, "algorithm": [{"name": "LinUCB"}], "seeds": 1})
+    small = Experiment.from_dict({**GOOD, "algorithm": [{"name": "LinUCB"}], "n_seeds": 1})
     first = runner.run_sweep(small, tmp_path)
     for file in tmp_path.glob("blocks/*.csv"):
         file.unlink()
@@ -300,7 +300,7 @@ def test_a_run_without_results_is_no_results(tmp_path: Path) -> None:
 
 def test_a_damaged_block_is_computed_again(tmp_path: Path) -> None:
     table = {"name": "LinUCB", "width": [0.5, 1.0, 2.0]}
-    experiment = Experiment.from_dict({**GOOD, "algorithm": [table], "seeds": 1})
+    experiment = Experiment.from_dict({**GOOD, "algorithm": [table], "n_seeds": 1})
     first = runner.run_sweep(experiment, tmp_path)
     before = identity(tmp_path)
     short, other, _ = sorted(tmp_path.glob("blocks/*.csv"))
@@ -386,7 +386,7 @@ def test_an_interrupted_run_ends_at_once_and_says_how_to_continue(tmp_path: Path
 GRID_DRAWING: dict[str, Any] = {
     "title": "grid",
     "horizon": [20, 100],
-    "seeds": 2,
+    "n_seeds": 2,
     "environment": {"name": "FiniteArms", "means": {"each": [[0.2, 0.8], [0.5, 0.6]]}},
     "algorithm": [{"name": "UCB1"}, {"name": "LDP-UCB", "label": "local", "epsilon": [1.0, 2.0]}],
 }

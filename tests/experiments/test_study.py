@@ -26,7 +26,13 @@ from bandanna.simulation.figures import plot_rewards
 
 from ..datasets import files
 
-FEW: dict[str, Any] = {"epsilons": (1.0,), "trusts": ("central",), "algorithms": ("LinTS",), "seeds": 2, "horizon": 60}
+FEW: dict[str, Any] = {
+    "epsilons": (1.0,),
+    "trusts": ("central",),
+    "algorithms": ("LinTS",),
+    "n_seeds": 2,
+    "horizon": 60,
+}
 
 
 @pytest.fixture
@@ -73,7 +79,7 @@ def sticky(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("sticky")
 def test_rows_of_a_log_agree_with_the_data(trial: DataSet) -> None:
-    rows = study(trial, epsilons=(1.0, 3.0), trusts=("central", "local"), seeds=3, horizon=390)
+    rows = study(trial, epsilons=(1.0, 3.0), trusts=("central", "local"), n_seeds=3, horizon=390)
     names = [(row["algorithm"], row["trust"], row["epsilon"]) for row in rows]
     assert names[:4] == [(name, "none", None) for name in ("LinTS", "best arm", "random", "sticky")]
     assert names[4:] == [("LinTS", trust, size) for trust in ("central", "local") for size in (1.0, 3.0)]
@@ -143,13 +149,13 @@ def test_peers_learn_one_by_one_or_in_batches_as_they_support(
     monkeypatch.setattr(peers, "PEERS", {"counting": Counting})
     for data in (trial, prompts):
         sizes.clear()
-        study(data, **{**FEW, "algorithms": ("counting",), "seeds": 1})
+        study(data, **{**FEW, "algorithms": ("counting",), "n_seeds": 1})
         assert set(sizes) == {1 if online else 6}
         assert sum(sizes) == 60
 
 
 def test_more_seeds_do_not_change_the_first_ones(trial: DataSet) -> None:
-    one, two = (study(trial, **{**FEW, "seeds": seeds})[0]["mean_reward"] for seeds in (1, 2))
+    one, two = (study(trial, **{**FEW, "n_seeds": seeds})[0]["mean_reward"] for seeds in (1, 2))
     alone = bd.replay(
         bd.LinTS(dim=4, intercept=True, horizon=60, alpha=0.25, batch=9, privacy=bd.none()),
         trial.log(contexts="arms"),
@@ -172,7 +178,7 @@ def test_a_stopped_study_keeps_its_finished_rows(
     file.write_text("{")
     assert study(trial, **FEW, out=out)[-1]["mean_reward"] == first[-1]["mean_reward"]
     with pytest.raises(BandannaError, match=r"another study \(setting differ\)"):
-        study(trial, **{**FEW, "seeds": 3}, out=out)
+        study(trial, **{**FEW, "n_seeds": 3}, out=out)
     with pytest.raises(BandannaError, match="delta"):
         study(trial, **FEW, delta=1e-6, out=out)
     (tmp_path / "file").write_text("")
@@ -207,7 +213,7 @@ def test_figures_stand_at_the_true_epsilon() -> None:
         ({"epsilons": (0.0,)}, "epsilon"),
         ({"trusts": ("centrl",)}, "Did you mean 'central'"),
         ({"algorithms": ("LinTs",)}, "Did you mean 'LinTS'"),
-        ({"seeds": 0}, "seeds"),
+        ({"n_seeds": 0}, "n_seeds"),
         ({"horizon": 401}, "at most 400"),
         ({"delta": 2.0}, "delta"),
     ],
@@ -253,10 +259,10 @@ def test_own_data_have_a_model_that_people_are_enough_for() -> None:
 
 
 def test_an_option_takes_several_values() -> None:
-    words = ["actg175", "--epsilon", "0.5", "1e-1", "--trust", "central", "local", "--json", "--seeds", "3"]
+    words = ["actg175", "--epsilon", "0.5", "1e-1", "--trust", "central", "local", "--json", "--n-seeds", "3"]
     assert _repeat_options(words) == [
         *("actg175", "--epsilon", "0.5", "--epsilon", "1e-1", "--trust", "central", "--trust", "local"),
-        *("--json", "--seeds", "3"),
+        *("--json", "--n-seeds", "3"),
     ]
     assert _repeat_options(["--epsilon", "1", "3", "x.csv"]) == ["--epsilon", "1", "--epsilon", "3", "x.csv"]
     assert _repeat_options(["--algorithms", "LinTS", "best arm", "x"])[-3:] == ["--algorithms", "best arm", "x"]
@@ -264,7 +270,7 @@ def test_an_option_takes_several_values() -> None:
 
 def test_the_command_prints_its_rows_and_writes_files(tmp_path: Path) -> None:
     (tmp_path / "ACTG175.csv").write_text(files.actg())
-    words = ["study", "actg175", "--path", str(tmp_path / "ACTG175.csv"), "--epsilon", "1", "3", "--seeds", "2"]
+    words = ["study", "actg175", "--path", str(tmp_path / "ACTG175.csv"), "--epsilon", "1", "3", "--n-seeds", "2"]
     words += ["--horizon", "60", "--trust", "central", "--algorithms", "LinTS", "random"]
     done = CliRunner().invoke(app, [*words, "--json"])
     assert done.exit_code == 0, done.output
@@ -283,7 +289,7 @@ def test_the_command_prints_its_rows_and_writes_files(tmp_path: Path) -> None:
 def test_the_command_reads_own_files_and_maps(tmp_path: Path) -> None:
     (tmp_path / "own.csv").write_text("arm,reward,age\n" + "a,1,20\nb,0,30\n" * 40)
     (tmp_path / "map.toml").write_text("[features.columns]\nage = [18, 80]\n")
-    own = ["study", str(tmp_path / "own.csv"), "--epsilon", "1", "--seeds", "1", "--trust", "central", "--json"]
+    own = ["study", str(tmp_path / "own.csv"), "--epsilon", "1", "--n-seeds", "1", "--trust", "central", "--json"]
     columns = ["--arm", "arm", "--reward", "reward", "--propensity", "0.5", "--features", str(tmp_path / "map.toml")]
     done = CliRunner().invoke(app, [*own, *columns, "--algorithms", "LinTS-users"])
     assert done.exit_code == 0, done.output

@@ -145,7 +145,7 @@ SRC = Path(__file__).parents[2] / "src"
 PROBLEM: dict[str, Any] = {"dim": 3, "horizon": 100}
 DOCUMENT = """
 horizon = 100
-seeds = 2
+n_seeds = 2
 [environment]
 name = "LinearContextual"
 dim = 3
@@ -380,7 +380,7 @@ def test_a_policy_of_a_module_is_refused_without_trust(tmp_path: Path, monkeypat
     experiment = {
         "title": "unsaid",
         "horizon": 100,
-        "seeds": 1,
+        "n_seeds": 1,
         "environment": {"name": "LinearContextual", "dim": 3, "n_arms": 2},
         "algorithm": [{"name": "unsaid_here:LinTS"}],
     }

@@ -39,7 +39,7 @@ def demo(
     epsilon: EpsilonOption = 1.0,
     delta: DeltaOption = 1e-5,
     horizon: Annotated[int, typer.Option(help="Number of rounds, one user each.")] = 20_000,
-    seeds: Annotated[int, typer.Option(help="Number of independent runs.")] = 20,
+    n_seeds: Annotated[int, typer.Option(help="Number of independent runs.")] = 20,
     policy: Annotated[str, typer.Option(help="LinTS, or LinUCB with the papers' batches.")] = "LinTS",
     out: Annotated[
         Path | None, typer.Option(help="Figure file, .png or .svg.", show_default="bandanna-demo.png")
@@ -60,15 +60,15 @@ def demo(
             epsilon=epsilon,
             delta=delta,
             horizon=horizon,
-            n_seeds=seeds,
-            progress=lambda done, total, name: bar(done, total, f"{seeds} x {horizon:,} rounds: {name}"),
+            n_seeds=n_seeds,
+            progress=lambda done, total, name: bar(done, total, f"{n_seeds} x {horizon:,} rounds: {name}"),
         )
     typer.echo(
         f"{horizon:,} users are each shown one of 100 arms and answer 1 or 0."
-        f"\n{policy} learns which arm to show. {seeds} simulated worlds."
+        f"\n{policy} learns which arm to show. {n_seeds} simulated worlds."
     )
-    _print_demo(outcomes, idle=float(regret_of_random_play(make_problem(), horizon=horizon, n_seeds=seeds).mean()))
-    _explain_demo(policy, seeds)
+    _print_demo(outcomes, idle=float(regret_of_random_play(make_problem(), horizon=horizon, n_seeds=n_seeds).mean()))
+    _explain_demo(policy, n_seeds)
     if isinstance(figure, MissingExtra):
         typer.echo(f"No figure: {figure}")
     else:
@@ -102,8 +102,8 @@ def _print_demo(outcomes: dict[str, TrustModelRun], *, idle: float) -> None:
     print_table(("trust", "regret", "+-", "noise", "bits", "epsilon", "delta"), rows, least=0)
 
 
-def _explain_demo(policy: str, seeds: int) -> None:
-    error = "its standard error" if seeds > 1 else "with one seed no standard error"
+def _explain_demo(policy: str, n_seeds: int) -> None:
+    error = "its standard error" if n_seeds > 1 else "with one seed no standard error"
     for line in (
         f"regret: rewards lost, compared with always showing the best arm, and {error}",
         "noise: standard deviation in each coordinate of the last released sum",
@@ -215,7 +215,7 @@ def plan(
     fixed: Annotated[
         bool, typer.Option("--fixed/--fresh", help="Arms keep their features, or get new ones for each user.")
     ] = False,
-    seeds: Annotated[int, integer_option("Number of simulated worlds.")] = 10,
+    n_seeds: Annotated[int, integer_option("Number of simulated worlds.")] = 10,
     as_json: JsonOption = False,
 ) -> None:
     """Estimate how well a private bandit learns with your number of users.
@@ -234,15 +234,17 @@ def plan(
             delta=delta,
             trust=trust,
             fixed=fixed,
-            n_seeds=seeds,
+            n_seeds=n_seeds,
             progress=bar,
         )
     if as_json:
         typer.echo(json.dumps({"rows": [each.to_dict() for each in forecasts]}))
         return
-    typer.echo(f"{users:,} users, {_describe_problem(arms, dim, features, fixed)}; LinTS in {seeds} simulated worlds.")
+    typer.echo(
+        f"{users:,} users, {_describe_problem(arms, dim, features, fixed)}; LinTS in {n_seeds} simulated worlds."
+    )
     _print_plan(forecasts)
-    _explain_plan(seeds)
+    _explain_plan(n_seeds)
     for each in forecasts:
         if each.hopeless:
             typer.echo(_plan_advice(each))
@@ -277,8 +279,8 @@ def _print_plan(forecasts: tuple[Forecast, ...]) -> None:
     print_table(columns, rows, least=92)
 
 
-def _explain_plan(seeds: int) -> None:
-    error = "its standard error over the worlds" if seeds > 1 else "with one seed no standard error"
+def _explain_plan(n_seeds: int) -> None:
+    error = "its standard error over the worlds" if n_seeds > 1 else "with one seed no standard error"
     for line in (
         f"share: regret over that of random play (0: always the best arm, 1: nothing learned); {error}",
         "regret: rewards (0 to 1) lost, compared with always playing the best arm",
@@ -355,7 +357,7 @@ def study(
             show_default="LinTS, best arm, random and all installed libraries",
         ),
     ] = None,
-    seeds: Annotated[int | None, typer.Option(help="Number of runs.", show_default="the data set's")] = None,
+    n_seeds: Annotated[int | None, typer.Option(help="Number of runs.", show_default="the data set's")] = None,
     horizon: Annotated[
         int | None, typer.Option(help="Number of logged events or rounds.", show_default="the data set's")
     ] = None,
@@ -409,7 +411,7 @@ def study(
                 delta=delta,
                 trusts=trust or TRUSTS,
                 algorithms=algorithms or None,
-                seeds=seeds,
+                n_seeds=n_seeds,
                 horizon=horizon,
                 out=out,
                 jobs=jobs,

@@ -2,7 +2,7 @@
 
     title = "What privacy costs"
     horizon = 20_000
-    seeds = 20                                # how many; `seed` is the first one
+    n_seeds = 20                              # how many; `seed` is the first one
 
     [environment]
     name = "LinearContextual"                 # any of ENVIRONMENTS, with its arguments
@@ -199,11 +199,11 @@ def format_varied(value: Any) -> str:
 _GIVEN = ("dim", "n_arms", "horizon", "budget", "privacy")  # by the experiment, or by the numbers of a budget
 _WHOLE = {  # what all curves share, and so is no list
     "title": "a word in quotes",
-    "seeds": "a whole number >= 1",
+    "n_seeds": "a whole number >= 1",
     "seed": "a whole number >= 0",
     "checkpoints": "a whole number >= 1",
 }
-_TOP = ("title", "horizon", "seeds", "seed", "path", "checkpoints", "environment", "algorithm")
+_TOP = ("title", "horizon", "n_seeds", "seed", "path", "checkpoints", "environment", "algorithm")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -292,7 +292,7 @@ class Experiment:
         The title of figures.
     horizon
         Rounds, or a list of them.
-    seeds, seed : int
+    n_seeds, seed : int
         The number of runs of every curve, and the first seed.
     path : {"law", "messages"}
         "law" draws released sums by their law where it is known exactly; "messages" runs every message.
@@ -310,7 +310,7 @@ class Experiment:
 
     title: str
     horizon: int | list[int]
-    seeds: int
+    n_seeds: int
     seed: int = 0
     path: str | list[str] = "law"
     checkpoints: int = 200
@@ -331,7 +331,7 @@ class Experiment:
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Experiment:
         """Make and check the experiment of a TOML document, or of `to_dict`."""
-        given = check_keys(document, "", _TOP, needed=("horizon", "seeds", "environment", "algorithm"))
+        given = check_keys(document, "", _TOP, needed=("horizon", "n_seeds", "environment", "algorithm"))
         for key, words in _WHOLE.items():
             if isinstance(given.get(key), list | tuple):
                 hint = "Lists are allowed for horizon, path, and the keys of [environment] and [[algorithm]]"
@@ -343,7 +343,7 @@ class Experiment:
         made = cls(
             title=check_type("title", given.get("title", "experiment"), str),
             horizon=given["horizon"],
-            seeds=validation.integer("seeds", given["seeds"]),
+            n_seeds=validation.integer("n_seeds", given["n_seeds"]),
             seed=validation.integer("seed", given.get("seed", 0), least=0, most=validation.SEED_LIMIT),
             path=given.get("path", "law"),
             checkpoints=validation.integer("checkpoints", given.get("checkpoints", 200)),

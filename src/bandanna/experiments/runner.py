@@ -145,7 +145,7 @@ def _panel_line(found: list[tuple[float, Result]]) -> PanelLine:
 
 
 def _figure_note(experiment: Experiment) -> str:
-    return f"mean of {experiment.seeds:,} seeds ± 2 standard errors" if experiment.seeds > 1 else "one seed"
+    return f"mean of {experiment.n_seeds:,} seeds ± 2 standard errors" if experiment.n_seeds > 1 else "one seed"
 
 
 # Outputs
@@ -243,16 +243,16 @@ class SeedBlock:
 
 def list_blocks(experiment: Experiment) -> tuple[SeedBlock, ...]:
     """Return all blocks, the first blocks of all curves first; the number of processes does not matter."""
-    shared = min(math.ceil(_TASKS / len(experiment.curves)), experiment.seeds // _LEAST)
-    size = math.ceil(experiment.seeds / max(1, shared, math.ceil(experiment.seeds / _MOST)))
+    shared = min(math.ceil(_TASKS / len(experiment.curves)), experiment.n_seeds // _LEAST)
+    size = math.ceil(experiment.n_seeds / max(1, shared, math.ceil(experiment.n_seeds / _MOST)))
     return tuple(
         SeedBlock(
             curve=index,
             seed=experiment.seed + first,
-            n_seeds=min(size, experiment.seeds - first),
+            n_seeds=min(size, experiment.n_seeds - first),
             file=f"{file_stem(experiment, index)}-seed-{experiment.seed + first}.csv",
         )
-        for first in range(0, experiment.seeds, size)
+        for first in range(0, experiment.n_seeds, size)
         for index in range(len(experiment.curves))
     )
 

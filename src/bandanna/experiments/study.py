@@ -216,7 +216,7 @@ class StudySetting:
     horizon
         Rounds for a table; logged events for a log, of which those are accepted where the policy chooses the logged
         arm.
-    seeds
+    n_seeds
         The number of runs.
     model
         Of LinTS. "users": a parameter for each arm, of the users' features. "arms": one number for each arm, the same
@@ -229,7 +229,7 @@ class StudySetting:
     """
 
     horizon: int
-    seeds: int
+    n_seeds: int
     model: str
     alpha: float
     batch: int | str | Schedule = "auto"
@@ -241,11 +241,13 @@ class StudySetting:
 
 
 SETTINGS = {
-    "actg175": StudySetting(horizon=2_000, seeds=40, model="arms", alpha=0.25, batch=333),  # 500 accepted
-    "thornton": StudySetting(horizon=2_800, seeds=40, model="arms", alpha=0.25, batch=466),
-    "obd": StudySetting(horizon=10_000, seeds=10, model="arms", alpha=0.25, batch=1_666),
-    "routing": StudySetting(horizon=20_000, seeds=20, model="arms", alpha=0.25, batch=geometric(first=800, ratio=1.5)),
-    "shuttle": StudySetting(horizon=20_000, seeds=10, model="users", alpha=0.5, every=50),
+    "actg175": StudySetting(horizon=2_000, n_seeds=40, model="arms", alpha=0.25, batch=333),  # 500 accepted
+    "thornton": StudySetting(horizon=2_800, n_seeds=40, model="arms", alpha=0.25, batch=466),
+    "obd": StudySetting(horizon=10_000, n_seeds=10, model="arms", alpha=0.25, batch=1_666),
+    "routing": StudySetting(
+        horizon=20_000, n_seeds=20, model="arms", alpha=0.25, batch=geometric(first=800, ratio=1.5)
+    ),
+    "shuttle": StudySetting(horizon=20_000, n_seeds=10, model="users", alpha=0.5, every=50),
 }
 
 
@@ -264,7 +266,7 @@ def choose_setting(name: str, *, rows: int, logged: bool, features: int, arms: i
     people = horizon / arms if logged else horizon
     users = features > 0 and people >= _ENOUGH * arms * (features + 1)
     model, alpha = ("users", 0.5) if users else ("arms", 0.25)
-    return StudySetting(horizon=horizon, seeds=20, model=model, alpha=alpha, batch=max(2, horizon // 6))
+    return StudySetting(horizon=horizon, n_seeds=20, model=model, alpha=alpha, batch=max(2, horizon // 6))
 
 
 # Rows
@@ -307,7 +309,7 @@ def measure_rewards(data: DataSet, setting: StudySetting, job: StudyJob, delta: 
     }
     if data.given is not None:
         log = _kron_log(data) if job.algorithm == "LinUCB" else data.log(contexts=contexts)
-        played = replay(policy, log, n_seeds=setting.seeds)
+        played = replay(policy, log, n_seeds=setting.n_seeds)
         return {
             "rewards": played.means,
             "accepted": float(played.weight.mean()),
@@ -317,7 +319,7 @@ def measure_rewards(data: DataSet, setting: StudySetting, job: StudyJob, delta: 
     table = data.table(contexts=contexts)
     if job.algorithm == "LinUCB":
         table = replace(table, features=_kron_features(data))
-    result = simulate(policy, table, n_seeds=setting.seeds, checkpoints=1)
+    result = simulate(policy, table, n_seeds=setting.n_seeds, checkpoints=1)
     return {"rewards": result.rewards / setting.horizon, "accepted": None, "releases": result.releases, **promised}
 
 
@@ -371,7 +373,7 @@ def _count_slopes(data: DataSet) -> int:
 def _play_peer(data: DataSet, setting: StudySetting, name: str) -> Floats:
     run = _replay_peer if data.given is not None else _simulate_peer
     users = add_constant(data)
-    return np.array([run(data, users, setting, name, seed) for seed in range(setting.seeds)])
+    return np.array([run(data, users, setting, name, seed) for seed in range(setting.n_seeds)])
 
 
 def _replay_peer(data: DataSet, users: Floats, setting: StudySetting, name: str, seed: int) -> float:
@@ -421,7 +423,7 @@ def study(
     delta: float = 1e-5,
     trusts: Sequence[str] = TRUSTS,
     algorithms: Sequence[str] | None = None,
-    seeds: int | None = None,
+    n_seeds: int | None = None,
     horizon: int | None = None,
     out: str | PathLike[str] | None = None,
     jobs: int | None = None,
@@ -440,7 +442,7 @@ def study(
     algorithms
         "LinTS" (as the data set's setting says), "LinTS-users", "LinTS-arms", "LinUCB", "best arm", "random", and the
         names of `PEERS`; by default LinTS, best arm, random and all installed peers.
-    seeds, horizon
+    n_seeds, horizon
         Runs, and logged events to replay or rounds; by default those of the data set's setting.
     out : path, optional
         A directory in which finished rows are kept.
@@ -463,8 +465,8 @@ def study(
     if horizon is not None:
         most = len(data) if logged else 10**9
         setting = _shorten_setting(setting, validation.integer("horizon", horizon, least=20, most=most))
-    if seeds is not None:
-        setting = replace(setting, seeds=validation.integer("seeds", seeds, most=10_000))
+    if n_seeds is not None:
+        setting = replace(setting, n_seeds=validation.integer("n_seeds", n_seeds, most=10_000))
     working = choose_executor_or_here(executor, jobs=jobs, scheduler=scheduler)
     todo = list(_list_jobs(epsilons, validation.delta(delta), trusts, _check_algorithms(algorithms)))
     folder = None if out is None else validation.path("out", out, folder=True)
