@@ -11,7 +11,7 @@ import pytest
 from scipy import special
 
 import bandanna as bd
-from bandanna.device.domain import Ball, Box
+from bandanna.device.domain import Ball
 from bandanna.device.linear_report import LinearReport
 from bandanna.device.noise import FastNoise
 from bandanna.errors import InvalidArgument, InvalidBudget, OutsideTheorem
@@ -206,15 +206,6 @@ def test_the_printed_formula_would_fail_outside_its_theorem() -> None:
         assert lower_bound(sigma * REPORT.sensitivity / 2, 10.0, 200) > needed * 0.99 > delta  # as if Delta_2 were 2
         event = ShuffledGaussianEvent(std=sigma, sensitivity=2.0, users=200)
         assert accountant.delta(event, 10.0) > delta
-
-
-def test_noise_is_for_batches_that_are_no_smaller() -> None:
-    protocol = ShuffleGaussian(domain=Box(dim=1), noise_std=1.0, batch=4)
-    for users in (1, 3):
-        for path in ("messages", "law"):
-            with pytest.raises(InvalidArgument, match="4 users") as caught:
-                protocol.release(np.zeros((users, 1)), FastNoise(np.random.default_rng(0)), path=path)
-            assert (caught.value.argument, caught.value.value) == ("batch", users)
 
 
 def test_shuffled_reports_refuse_other_budgets_and_batches() -> None:

@@ -286,8 +286,12 @@ def test_a_batch_may_be_larger_and_never_smaller(name: str) -> None:
     with pytest.raises(InvalidArgument, match=f"at least {USERS} users"):
         protocol.mixer.close(protocol.mixer.drawn(protocol.mixer.add(protocol.mixer.empty(), fewer), fast()))
     for path in ("messages", "law"):
-        with pytest.raises(InvalidArgument, match=f"at least {USERS} users"):
-            protocol.release(values(protocol, users=USERS - 1), fast(), path=path)
+        for users in (1, USERS - 1):
+            with pytest.raises(InvalidArgument, match=f"at least {USERS} users") as caught:
+                protocol.release(values(protocol, users=users), fast(), path=path)
+            assert (caught.value.argument, caught.value.value) == ("batch", users)
+    with pytest.raises(InvalidArgument, match=f"at least {USERS} users"):
+        protocol.std(USERS - 1)
 
 
 def test_portions_of_other_makes_are_refused() -> None:
