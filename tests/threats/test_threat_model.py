@@ -54,7 +54,7 @@ def list_parties(section: str) -> list[str]:
 @pytest.mark.parametrize(("path", "name"), sorted(set(NAMED)))
 def test_a_test_that_the_page_names_is_there(path: str, name: str) -> None:
     tree = ast.parse((TESTS / path).read_text(encoding="utf-8"))
-    assert name in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+    assert name in {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
 
 
 def test_every_party_has_its_tests() -> None:
