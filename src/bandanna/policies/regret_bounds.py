@@ -19,11 +19,16 @@ Formula = TypeVar("Formula", bound=Callable[..., Any])
 
 @dataclass(frozen=True, kw_only=True)
 class Bound:
-    """One statement about regret (or, in `counting`, about the error of a counter).
+    """A statement about regret, or about the error of a counter.
 
-    side      "upper": the policy's regret is at most this; "lower": no policy does better on every instance
-    explicit  True: a number with all its constants; False: a rate, times an unknown constant (the argument `constant`)
-    holds     for whom, and with what probability
+    Attributes
+    ----------
+    side
+        "upper": the policy's regret is at most this. "lower": no policy does better on every instance.
+    explicit
+        Whether it is a number with all its constants, or a rate times an unknown `constant`.
+    holds
+        For which policies it holds, and with what probability.
     """
 
     name: str

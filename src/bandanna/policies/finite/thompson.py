@@ -28,7 +28,7 @@ from bandanna.types import Floats, Ints
 @stored_as("Thompson")
 @dataclass(frozen=True, kw_only=True)
 class Thompson(FiniteArmedPolicy[ArmSums]):
-    """Thompson sampling with Beta posteriors without privacy; rewards are clipped into `reward_range`.
+    """Thompson sampling with Beta posteriors without privacy.
 
     1. The server publishes the successes and plays of every arm (`publish`: the state itself).
     2. The device draws theta_a ~ Beta(1 + successes_a, 1 + failures_a) of every arm and plays the largest (`act`).
@@ -37,6 +37,15 @@ class Thompson(FiniteArmedPolicy[ArmSums]):
 
     The state's sums are successes. The probability of an arm has no closed form; it is integrated on first use. The
     posterior is that of Bernoulli rewards with the same means. References: Thompson 1933; Agrawal and Goyal 2012.
+
+    Parameters
+    ----------
+    n_arms, horizon
+        Number of arms and of rounds.
+    privacy
+        Must be `bd.none()`.
+    reward_range
+        Rewards are clipped into it.
     """
 
     execution = Execution(learns_every_round=True, side_by_side=True, player="lockstep")

@@ -96,7 +96,19 @@ _ONCE: Ints = np.ones(1, dtype=np.int64)
 @stored_as("UCB1")
 @dataclass(frozen=True, kw_only=True)
 class UCB1(PerRoundUCB):
-    """UCB1 without privacy, with the steps of `PerRoundUCB`; rewards are clipped into `reward_range`."""
+    """UCB1 without privacy, with the steps of `PerRoundUCB`.
+
+    Parameters
+    ----------
+    n_arms, horizon
+        Number of arms and of rounds.
+    privacy
+        Must be `bd.none()`.
+    reward_range
+        Rewards are clipped into it.
+    optimism
+        b. 4 is the printed sqrt(2 log t / N).
+    """
 
     execution = Execution(player="lockstep", side_by_side=True)
 
@@ -114,6 +126,17 @@ class LDPUCB(PerRoundUCB):
         P(bit = 1 | y) = (1 - q) + (2q - 1) (y - low)/w,   q = e^epsilon / (1 + e^epsilon).
 
     The index of an arm is low + w (mean of its bits - (1 - q)) / (2q - 1) + w / (2q - 1) sqrt(b log t / (2N)).
+
+    Parameters
+    ----------
+    n_arms, horizon
+        Number of arms and of rounds.
+    privacy
+        `bd.local(epsilon=..., delta=0.0)`.
+    reward_range
+        Rewards are clipped into it. The error of a bit scales with its width.
+    optimism
+        b.
     """
 
     trusts = ("local",)

@@ -34,14 +34,24 @@ _PRESETS = ("published", "corrected")
 
 @dataclass(frozen=True, kw_only=True)
 class GLMPolicy(Policy[State]):
-    """A contextual bandit with `dim` features over `horizon` rounds and mean rewards mu(<x, theta>).
-
-    link             a `Link`, or "logistic", "probit", "linear"
-    parameter_bound  S, a bound on |theta|
-    kappa            an upper bound on 1/mu'(<x, theta>) over all arms; None: what S implies, max over |z| <= S
-    failure          probability with which the confidence sets may fail
+    """Base of generalised linear contextual bandits: mean rewards are mu(<x, theta>).
 
     Features are clipped to the unit ball and rewards to [0, R] before anything is computed from them.
+
+    Parameters
+    ----------
+    dim, horizon
+        Features of an arm, and number of rounds.
+    link
+        mu: a `Link`, or "logistic", "probit" or "linear".
+    parameter_bound
+        S, a bound on |theta|.
+    kappa
+        Upper bound on 1/mu'(<x, theta>) over all arms. None: the maximum over |z| <= S.
+    failure
+        Probability with which the confidence sets may fail.
+    privacy
+        The privacy model and budget.
     """
 
     sees_unit: ClassVar[bool] = True  # features that are no longer than 1 as they are

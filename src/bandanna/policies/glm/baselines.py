@@ -69,6 +69,8 @@ class GLMUCB(PerRoundGLMPolicy[GLMUCBState]):
 
     Deviation from the published run: theta_0 = 0 instead of a normal draw (one round).
 
+    Further parameters are those of `GLMPolicy`.
+
     Parameters
     ----------
     preset
@@ -174,6 +176,8 @@ class GLOC(PerRoundGLMPolicy[GLOCState]):
 
        from V_0 = lambda I, B_0 = 2 c S^2 lambda, lambda = d.
 
+    Further parameters are those of `GLMPolicy`.
+
     Parameters
     ----------
     preset
@@ -276,6 +280,8 @@ class ECOLog(PerRoundGLMPolicy[ECOLogState]):
     Deviations: both minima are found exactly - without the constraint they lie on the line theta - a W^{-1} x, a one-
     dimensional equation - where the published run makes gradient steps towards them; C is kept >= 0; the stop with an
     error when s'(theta'')/s'(theta') > 2 is left out.
+
+    Further parameters are those of `GLMPolicy`.
 
     Parameters
     ----------

@@ -199,6 +199,8 @@ class BGLinUCB(NonPrivateGLMPolicy[BatchedGLMState], BatchedGLMPolicy):
     This tau_1 exceeds every feasible horizon (7e7 at T = 1e5, d = 3, S = 2), so it is cut off at T/4, and this gamma
     rules out nothing there. There is no published run of it in [003].
 
+    Further parameters are those of `GLMPolicy`.
+
     Parameters
     ----------
     preset

@@ -113,6 +113,8 @@ class GLMJDP(RareSwitchingPolicy[GLMJDPState]):
     (docs/appendix/papers.md). Steps, calls, thresholds and widths must be public: kappa and S may not be computed from
     users' data.
 
+    Further parameters are those of `GLMPolicy`.
+
     Parameters
     ----------
     privacy

@@ -60,6 +60,8 @@ class GLMSDP(BatchedGLMPolicy):
     At a share of 1/2 they cost 0.78 of mu_matrix^2 + N mu_gradient^2, because they are of the same x (0.4 there).
     Unlike in the paper nothing rests on a high-probability event.
 
+    Further parameters are those of `GLMPolicy`.
+
     Parameters
     ----------
     privacy

@@ -213,6 +213,8 @@ class RSGLinUCB(NonPrivateGLMPolicy[RSGLinUCBState], RareSwitchingPolicy[RSGLinU
         theory     d log(T/failure)/R^2  25 R S spread  1/(gamma^2 kappa R^2)     150 spread  2       lambda
         published  1/2                   R S spread     1/(0.01 kappa R^4 S^2 d)  4 spread    1.5     2e-5
 
+    Further parameters are those of `GLMPolicy`.
+
     Parameters
     ----------
     constants
