@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -211,18 +212,23 @@ def test_statistics_outside_are_refused_without_clipping() -> None:
     assert "Ball(dim=2, bound=1.0)" in caught.value.allowed
 
 
-@pytest.mark.parametrize("dim", [0, -1, 1.5, True, None, "3", math.nan])
-def test_bad_dimensions_are_refused(dim: Any) -> None:
-    with pytest.raises(InvalidArgument, match="dim"):
-        Ball(dim=dim)
-    with pytest.raises(InvalidArgument, match="dim"):
-        Box(dim=dim)
+WHOLE, SIZES = [0, -1, 1.5, True, None, "3", math.nan], [0, -1.0, math.nan, math.inf, True, None, "1"]
+ARGUMENTS: dict[str, tuple[list[Any], Callable[[Any], Domain]]] = {
+    "dim": (WHOLE, lambda value: Ball(dim=value)),
+    "dim of a box": (WHOLE, lambda value: Box(dim=value)),
+    "bound": (SIZES, lambda value: Ball(dim=2, bound=value)),
+    "features": (WHOLE, lambda value: LinearReport(features=value)),
+    "reward_bound": (SIZES, lambda value: LinearReport(features=2, reward_bound=value)),
+}
 
 
-@pytest.mark.parametrize("bound", [0, -1.0, math.nan, math.inf, True, None, "1"])
-def test_bad_bounds_are_refused(bound: Any) -> None:
-    with pytest.raises(InvalidArgument, match="bound"):
-        Ball(dim=2, bound=bound)
+@pytest.mark.parametrize(
+    ("name", "value"), [(name, value) for name, (values, _) in ARGUMENTS.items() for value in values]
+)
+def test_dimensions_and_sizes_are_positive_numbers(name: str, value: Any) -> None:
+    with pytest.raises(InvalidArgument) as caught:
+        ARGUMENTS[name][1](value)
+    assert caught.value.argument == name.split()[0]
 
 
 @pytest.mark.parametrize(("low", "high"), [(1.0, 1.0), (2.0, 1.0), (0.0, math.inf), (-math.inf, 0.0), (math.nan, 1.0)])

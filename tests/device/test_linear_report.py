@@ -256,18 +256,6 @@ def test_errors_name_the_place_of_a_number_that_is_not_finite(bad: float) -> Non
         LinearReport(features=3).statistic(x, y)
 
 
-@pytest.mark.parametrize("value", [0, -1, 2.5, True, None, "3"])
-def test_bad_features_are_refused(value: Any) -> None:
-    with pytest.raises(InvalidArgument, match="features"):
-        LinearReport(features=value)
-
-
-@pytest.mark.parametrize("value", [0, -1.0, math.nan, math.inf, True, None, "1"])
-def test_bad_reward_bounds_are_refused(value: Any) -> None:
-    with pytest.raises(InvalidArgument, match="reward_bound"):
-        LinearReport(features=2, reward_bound=value)
-
-
 class Tails(FastNoise):
     """Coins that all fall on tails, and a note of how many were asked for."""
 

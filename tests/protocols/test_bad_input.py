@@ -109,39 +109,6 @@ def test_statistics_that_are_not_finite_are_refused(protocol: BatchProtocol, bad
         )
 
 
-@each
-@pytest.mark.parametrize("shape", [(USERS, 2), (USERS, 4), (3,), (), (0, 3)])
-def test_statistics_of_another_shape_are_refused(protocol: BatchProtocol, shape: tuple[int, ...]) -> None:
-    """A wrong dimension, a missing axis of users or an empty batch is refused, with the shape that is allowed."""
-    refused(
-        InvalidStatistic,
-        "statistics",
-        f"an array of shape {shape} of floats",
-        protocol.release,
-        np.zeros(shape),
-        fast(),
-    )
-
-
-@each
-def test_statistics_outside_the_domain_are_refused_without_clipping(protocol: BatchProtocol) -> None:
-    values = np.zeros((USERS, 3))
-    values[1] = [0.6, 0.8, 0.0]
-    protocol.release(values, fast(), clip=False)
-    values[3] = [0.6, 0.8, 0.1]
-    refused(InvalidStatistic, "statistics[3]", "a point outside", protocol.release, values, fast(), clip=False)
-
-
-def test_vectors_that_are_no_reports_are_refused() -> None:
-    domain = LinearReport(features=2)
-    report = domain.pack(np.array([0.3, -0.5]), np.array(0.7))
-    Clear(domain=domain).release([report], fast(), clip=False)
-    forged = report.copy()
-    forged[-1] += 0.1  # an off-diagonal entry that belongs to other features
-    with pytest.raises(InvalidStatistic, match="clipping is off"):
-        Clear(domain=domain).release([forged], fast(), clip=False)
-
-
 @pytest.mark.parametrize("epsilon", [0, -1.0, math.nan, "1", None, True])
 def test_epsilon_is_a_positive_number(epsilon: Any) -> None:
     refused(InvalidBudget, "epsilon", epsilon, ApproxDP, epsilon=epsilon, delta=1e-5)
@@ -272,25 +239,6 @@ def test_more_noise_is_not_the_same_release() -> None:
     with pytest.raises(BudgetExceeded, match="nothing was spent or released"):
         release(strong, 2)
     assert ledger.store.find("sum", "2") is None
-
-
-@pytest.mark.parametrize(
-    ("argument", "make"),
-    [
-        ("dim", lambda: Ball(dim=0)),
-        ("dim", lambda: Box(dim=1.5)),
-        ("bound", lambda: Ball(dim=2, bound=0.0)),
-        ("bound", lambda: Ball(dim=2, bound=math.inf)),
-        ("low, high", lambda: Box(dim=2, low=1.0, high=1.0)),
-        ("low, high", lambda: Box(dim=2, low=-math.inf, high=1.0)),
-        ("features", lambda: LinearReport(features=0)),
-        ("reward_bound", lambda: LinearReport(features=2, reward_bound=-1.0)),
-    ],
-)
-def test_domains_are_bounded(argument: str, make: Callable[[], Any]) -> None:
-    with pytest.raises(InvalidArgument) as caught:
-        make()
-    assert caught.value.argument == argument
 
 
 REPORT, BALL = LinearReport(features=5), Ball(dim=3)
