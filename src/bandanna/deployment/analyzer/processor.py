@@ -428,7 +428,10 @@ class BatchProcessor:
         digests = {each.share["mixer"]: digest(each.content) for each in received}
         shares, ledger = [each.share for each in received], self._ledger(rows)
         outcome = "released"
-        self._tell_key(shares)
+        for share in shares:  # the helper's newest key for sealing goes into the next publications
+            told, known = share["key"], self._seal_key
+            if share["mixer"] == "helper" and told is not None and (known is None or told["id"] > known["id"]):
+                self._seal_key = told
         try:
             learn = self._from_rows if sends_rows(self.policy) else self._from_views
             after, answers = learn(rows, ledger, shares, "".join(digests.values()).encode())
@@ -442,13 +445,6 @@ class BatchProcessor:
             rows.execute("insert into answers values (?, ?, ?)", epoch, place, text)
         after = self._settled(after)
         return outcome, after, self._publish(rows, after, texts, outcome=outcome, of=(epoch, round_), digests=digests)
-
-    def _tell_key(self, shares: Sequence[Share]) -> None:
-        """Take the helper's newest key for sealing into the next publications."""
-        for share in shares:
-            told, known = share["key"], self._seal_key
-            if share["mixer"] == "helper" and told is not None and (known is None or told["id"] > known["id"]):
-                self._seal_key = told
 
     def _from_rows(
         self, rows: Transaction, ledger: Ledger | None, shares: Sequence[Share], data: bytes
@@ -577,6 +573,7 @@ class BatchProcessor:
         write_progress(rows, after, state, self._encoding)
         self._planned = self._now(after)  # in force when the caller's transaction is committed
         ledger = self._ledger(rows)
+        spent = None if ledger is None else ledger.spent()
         document = {
             "task": self.task.id,
             "status": after.status,
@@ -587,7 +584,7 @@ class BatchProcessor:
             "answers": list(answers),
             "batches": [batch.to_dict() for batch in self._planned.batches],
             "helper": self._seal_key,
-            "spent": _finite_or_none(None if ledger is None else ledger.spent()),
+            "spent": spent if spent is not None and math.isfinite(spent) else None,  # infinite for zCDP at delta 0
         }
         return publication.append_publication(rows, document, self._sign, outcome=outcome, of=of, digests=digests or {})
 
@@ -609,11 +606,6 @@ class BatchProcessor:
             if not refused and (known is None or known.get(mixer) != share):
                 raise ShareRejected("over", f"batch {epoch}, round {round_} is over, with other totals")
             return self.receipt(epoch, round_)
-
-
-def _finite_or_none(epsilon: float | None) -> float | None:
-    """Return what was spent; None for no finite number, as of zCDP at delta 0."""
-    return epsilon if epsilon is not None and math.isfinite(epsilon) else None
 
 
 # Tables

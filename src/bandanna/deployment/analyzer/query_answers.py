@@ -105,7 +105,7 @@ class TrustedServerRunner:
         statistic = self._statistic(ask, self.desk.rows(ask, played))
         source = self.stream if isinstance(ask.protocol, StreamProtocol) else self.source
         self.desk, estimate = self.desk.release(ask, statistic, source, path="messages")
-        self.charges.append(LedgerCharge(ask=ask, data=_statistic_bytes(statistic)))
+        self.charges.append(LedgerCharge(ask=ask, data=np.ascontiguousarray(statistic.rows()).tobytes()))
         return estimate
 
     def _statistic(self, ask: SumQuery, rows: PlayedRounds) -> Statistic:
@@ -153,10 +153,6 @@ def _neutral_reward(policy: Policy[Any]) -> float:
     """Return the reward of users without one: the allowed reward nearest to 0."""
     low, high = getattr(policy, "reward_range", (0.0, 0.0))
     return float(min(max(0.0, low), high))
-
-
-def _statistic_bytes(statistic: Statistic) -> bytes:
-    return np.ascontiguousarray(statistic.rows()).tobytes()
 
 
 def played_from_rows(policy: Policy[Any], episode: Episode, rows: np.ndarray[Any, Any]) -> PlayedRounds:
@@ -255,8 +251,12 @@ def _decode_parts(
         if part.form == "sealed":
             made.append(_open_reports(texts[0], part, ask.protocol.mixer, opener, info, seals))
             continue
-        views = [make_mixer_encoding().loads(text) for text in texts]
-        made.append(views[0] if len(views) == 1 else _add_shares(*views))
+        first, *others = (make_mixer_encoding().loads(text) for text in texts)
+        for other in others:
+            if len(other) != len(first):
+                raise UnusableBatch("the mixers have closed different batches")
+            first = tuple(_add_modular(left, right) for left, right in zip(first, other, strict=True))
+        made.append(first)
         if not isinstance(made[-1], tuple) or not made[-1]:
             raise UnusableBatch("a share without a view of one of its parts")
         for view in made[-1]:
@@ -330,12 +330,6 @@ def _open_body(text: Any, plain: Part, mixer: Mixer, opener: Opener, info: bytes
     except BandannaError:
         pass
     return bytes(plain.size)
-
-
-def _add_shares(one: tuple[Any, ...], other: tuple[Any, ...]) -> tuple[Any, ...]:
-    if len(one) != len(other):
-        raise UnusableBatch("the mixers have closed different batches")
-    return tuple(_add_modular(left, right) for left, right in zip(one, other, strict=True))
 
 
 def _add_modular(left: Any, right: Any) -> Any:

@@ -102,13 +102,19 @@ def export_task(
             _write(folder, one)
             number, chain = number + 1, one.chain
             progress(number, last.number + 1)
-        ledger = _fetch_ledger(task, base)
+        document = loads(fetch_url(f"{base}/tasks/{task.id}/ledger")[0])
+        if not isinstance(document, dict) or document.get("task") != task.id or "ledger" not in document:
+            raise Unreadable("the ledger is not that of the task")
         again = fetch_newest(task, base)
         if again.number == last.number:
             _check_same_history([last], again)
-            agreed = _check_ledger_sum(ledger, last)
-            files.write_private_file(folder / "ledger.json", dumps(ledger).decode() + "\n")
-            return ExportResult(task=task, newest=last, fresh=number - len(kept), ledger=agreed)
+            ledger = document["ledger"]
+            spent, signed = None if ledger is None else ledger.get("spent"), last.content.get("spent")
+            if spent != signed:
+                raise BandannaError(f"the ledger says that {spent} was spent, the signed publication {signed}")
+            files.write_private_file(folder / "ledger.json", dumps(document).decode() + "\n")
+            ledger = None if ledger is None else dict(ledger)
+            return ExportResult(task=task, newest=last, fresh=number - len(kept), ledger=ledger)
         last = again
     raise BandannaError("the task publishes faster than its ledger can be read: try again")
 
@@ -157,23 +163,6 @@ def _check_same_history(kept: list[ExportedPublication], last: ExportedPublicati
         raise BandannaError(f"the analyzer has gone back to publication {last.number}, from {kept[-1].number}")
     if kept and last.number == kept[-1].number and last.chain != kept[-1].chain:
         raise BandannaError(f"two publications of number {last.number}: the analyzer tells different people apart")
-
-
-def _fetch_ledger(task: Task, base: str) -> dict[str, Any]:
-    content, _ = fetch_url(f"{base}/tasks/{task.id}/ledger")
-    document = loads(content)
-    if not isinstance(document, dict) or document.get("task") != task.id or "ledger" not in document:
-        raise Unreadable("the ledger is not that of the task")
-    return document
-
-
-def _check_ledger_sum(document: dict[str, Any], last: ExportedPublication) -> dict[str, Any] | None:
-    """Return the ledger if its sum is what the signed publication says was spent."""
-    ledger = document["ledger"]
-    spent = None if ledger is None else ledger.get("spent")
-    if spent != last.content.get("spent"):
-        raise BandannaError(f"the ledger says that {spent} was spent, the signed publication {last.content['spent']}")
-    return None if ledger is None else dict(ledger)
 
 
 def _file(folder: Path, number: int) -> Path:
