@@ -442,59 +442,41 @@ async def begun(writing: Writing, commits: GroupCommit[int, int], count: int) ->
     return tasks
 
 
-def test_items_that_arrive_during_a_transaction_share_the_next() -> None:
-
-    async def run() -> list[int]:
-        commits = GroupCommit[int, int](writing, most=4)
-        tasks = await begun(writing, commits, 10)
-        writing.free.set()
-        return await asyncio.gather(*tasks)
-
+async def test_items_that_arrive_during_a_transaction_share_the_next() -> None:
     writing = Writing()
-    assert asyncio.run(run()) == [2 * item for item in range(10)]
+    tasks = await begun(writing, GroupCommit[int, int](writing, most=4), 10)
+    writing.free.set()
+    assert await asyncio.gather(*tasks) == [2 * item for item in range(10)]
     assert writing.groups == [[0], [1, 2, 3, 4], [5, 6, 7, 8], [9]]
 
 
-def test_an_item_is_refused_when_too_many_wait() -> None:
-
-    async def run() -> list[int]:
-        commits = GroupCommit[int, int](writing, waiting=3)
-        tasks = await begun(writing, commits, 4)
-        with pytest.raises(RequestRefused, match="busy"):
-            await commits.submit(9)
-        writing.free.set()
-        return await asyncio.gather(*tasks)
-
+async def test_an_item_is_refused_when_too_many_wait() -> None:
     writing = Writing()
-    assert asyncio.run(run()) == [0, 2, 4, 6]
+    commits = GroupCommit[int, int](writing, waiting=3)
+    tasks = await begun(writing, commits, 4)
+    with pytest.raises(RequestRefused, match="busy"):
+        await commits.submit(9)
+    writing.free.set()
+    assert await asyncio.gather(*tasks) == [0, 2, 4, 6]
 
 
-def test_a_failed_transaction_fails_for_those_in_it_only() -> None:
-
-    async def run() -> list[int | BaseException]:
-        commits = GroupCommit[int, int](writing, most=2)
-        tasks = await begun(writing, commits, 1)
-        tasks += [asyncio.create_task(commits.submit(item)) for item in (-1, 2, 3)]
-        await asyncio.sleep(0)
-        writing.free.set()
-        return await asyncio.gather(*tasks, return_exceptions=True)
-
+async def test_a_failed_transaction_fails_for_those_in_it_only() -> None:
     writing = Writing()
-    told = asyncio.run(run())
-    assert [told[0], told[3]] == [0, 6]
-    assert all(isinstance(each, BandannaError) for each in told[1:3])
+    commits = GroupCommit[int, int](writing, most=2)
+    tasks = await begun(writing, commits, 1)
+    tasks += [asyncio.create_task(commits.submit(item)) for item in (-1, 2, 3)]
+    await asyncio.sleep(0)
+    writing.free.set()
+    results = await asyncio.gather(*tasks, return_exceptions=True)
+    assert [results[0], results[3]] == [0, 6]
+    assert all(isinstance(each, BandannaError) for each in results[1:3])
 
 
-def test_a_transaction_is_written_even_if_its_requests_are_cancelled() -> None:
-
-    async def run() -> int:
-        commits = GroupCommit[int, int](writing)
-        tasks = await begun(writing, commits, 3)
-        tasks[0].cancel()
-        tasks[1].cancel()
-        writing.free.set()
-        return await tasks[2]
-
+async def test_a_transaction_is_written_even_if_its_requests_are_cancelled() -> None:
     writing = Writing()
-    assert asyncio.run(run()) == 4
+    tasks = await begun(writing, GroupCommit[int, int](writing), 3)
+    tasks[0].cancel()
+    tasks[1].cancel()
+    writing.free.set()
+    assert await tasks[2] == 4
     assert writing.groups == [[0], [1, 2]]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 import signal
@@ -279,13 +278,10 @@ def served(tmp_path: Path) -> Iterator[tuple[str, Path]]:
         server.shutdown()
 
 
-def test_the_helper_knows_the_analyzer_by_the_given_certificates(served: tuple[str, Path]) -> None:
+async def test_the_helper_knows_the_analyzer_by_the_given_certificates(served: tuple[str, Path]) -> None:
     url, cert = served
-
-    async def asked(verify_tls: Any) -> int:
-        async with _make_client(verify_tls) as client:
-            return (await client.get(url)).status_code
-
-    assert asyncio.run(asked(ssl.create_default_context(cafile=str(cert)))) == 200
-    with pytest.raises(httpx.ConnectError):
-        asyncio.run(asked(True))
+    async with _make_client(ssl.create_default_context(cafile=str(cert))) as client:
+        assert (await client.get(url)).status_code == 200
+    async with _make_client(True) as client:
+        with pytest.raises(httpx.ConnectError):
+            await client.get(url)

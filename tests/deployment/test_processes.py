@@ -208,7 +208,7 @@ REPORTS = {"POST /tasks/{t}/reports", "GET /tasks/{t}/open"}
         ("helper", 2, set()),
     ],
 )
-def test_pages_read_what_clients_need(role: str, mixers: int, allowed: set[str], tmp_path: Path) -> None:
+async def test_pages_read_what_clients_need(role: str, mixers: int, allowed: set[str], tmp_path: Path) -> None:
     """The registrar answers the host's server alone: a page that could call it would need the host's token."""
     names = ("registrar", "analyzer", "shuffler", "helper")[: 2 + mixers]
     urls = {name: f"http://127.0.0.1:{port}" for name, port in zip(names, free_ports(len(names)), strict=True)}
@@ -219,7 +219,7 @@ def test_pages_read_what_clients_need(role: str, mixers: int, allowed: set[str],
     write_task(tmp_path, task, secrets)
     own, log = Secrets.read(tmp_path, role, task), EventLog(role)
     app = build_role(role, task, own, database=str(tmp_path / "role.db"), log=log)
-    assert asyncio.run(_readable(app, task.id)) == allowed
+    assert await _readable(app, task.id) == allowed
 
 
 async def _readable(app: Any, task: str) -> set[str]:

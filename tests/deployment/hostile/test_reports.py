@@ -331,7 +331,7 @@ def test_a_crowd_with_a_registrar_learns(tmp_path: Path) -> None:
     assert (account.users, account.refused) == (20, {})
 
 
-def test_a_flood_is_refused_and_the_rest_is_committed() -> None:
+async def test_a_flood_is_refused_and_the_rest_is_committed() -> None:
     groups: list[int] = []
 
     def commit(items: Sequence[int]) -> list[int]:
@@ -339,11 +339,8 @@ def test_a_flood_is_refused_and_the_rest_is_committed() -> None:
         groups.append(len(items))
         return [2 * item for item in items]
 
-    async def flood() -> list[Any]:
-        commits = GroupCommit(commit, most=5, waiting=20)
-        return await asyncio.gather(*(commits.submit(item) for item in range(100)), return_exceptions=True)
-
-    said = asyncio.run(flood())
+    commits = GroupCommit(commit, most=5, waiting=20)
+    said = await asyncio.gather(*(commits.submit(item) for item in range(100)), return_exceptions=True)
     refused = [each for each in said if isinstance(each, RequestRefused)]
     assert {(each.status, each.reason, each.retry_after) for each in refused} == {(503, "busy", 1.0)}
     assert [each for each in said if not isinstance(each, RequestRefused)] == [2 * n for n in range(100 - len(refused))]
@@ -351,7 +348,7 @@ def test_a_flood_is_refused_and_the_rest_is_committed() -> None:
     assert max(groups) <= 5
 
 
-def test_a_group_is_committed_after_another_one_failed() -> None:
+async def test_a_group_is_committed_after_another_one_failed() -> None:
     failing = [True]
 
     def commit(items: Sequence[int]) -> list[int]:
@@ -360,14 +357,10 @@ def test_a_group_is_committed_after_another_one_failed() -> None:
             raise OSError
         return list(items)
 
-    async def twice() -> tuple[Any, Any]:
-        commits = GroupCommit(commit)
-        first = await asyncio.gather(commits.submit(1), return_exceptions=True)
-        return first[0], await commits.submit(2)
-
-    first, second = asyncio.run(twice())
+    commits = GroupCommit(commit)
+    (first,) = await asyncio.gather(commits.submit(1), return_exceptions=True)
     assert isinstance(first, OSError)
-    assert second == 2
+    assert await commits.submit(2) == 2
 
 
 @cache
