@@ -85,7 +85,6 @@ def make(name: str, **arguments: Any) -> Any:
     entry = find_algorithm(name)
     own = [each.name for each in fields(entry.kind) if each.init and each.name != "privacy"]
     known = (*entry.options, *own, "privacy")
-    takes = f"it takes {', '.join(known)}"
     whole = entry.whole or "budget" in own
     elsewhere = ("dim",) * ("n_arms" in own) + _BUDGET * whole  # finite arms, budgets: they have checks of their own
     for given in arguments:
@@ -94,14 +93,11 @@ def make(name: str, **arguments: Any) -> Any:
             raise UnknownArgument(given, arguments[given], name, ", ".join(known), hint)
     try:
         return entry.make(**arguments)
-    except TypeError as error:
-        raise _unknown_argument_error(name, arguments, str(error), takes) from None
-
-
-def _unknown_argument_error(name: str, arguments: dict[str, Any], complaint: str, takes: str) -> InvalidArgument:
-    if "missing" in complaint and (absent := re.findall(r"'(\w+)'", complaint)):
-        return InvalidArgument(absent[0], None, "given", f"{name} needs {' and '.join(absent)}; {takes}")
-    return InvalidArgument("arguments", sorted(arguments), f"arguments of {name}", complaint)
+    except TypeError as error:  # Python's complaint about missing keywords
+        if "missing" in str(error) and (absent := re.findall(r"'(\w+)'", str(error))):
+            hint = f"{name} needs {' and '.join(absent)}; it takes {', '.join(known)}"
+            raise InvalidArgument(absent[0], None, "given", hint) from None
+        raise InvalidArgument("arguments", sorted(arguments), f"arguments of {name}", str(error)) from None
 
 
 def compute_bounds(setting: RunSetting, horizons: Any) -> list[BoundCurve]:

@@ -357,7 +357,9 @@ def _minimize_proximal(
     Free minimum: v = c - a W^{-1} x k/(2w), a = s(z) - r, with z the root of z + (k q/2w) (s(z) - r) = <x, c>,
     q = |x|^2_{W^{-1}}. Beyond the ball: the multiplier nu of |v|^2 <= S^2, the matrix w W + nu I.
     """
-    found = _project_on_line(centre, inverse, x, r, copies / (2 * weight))
+    scale, direction = copies / (2 * weight), (inverse @ x[..., None])[..., 0]
+    residual = _solve_residual(inner(x, centre), scale * inner(x, direction), r)
+    found = np.asarray(centre - scale * residual[..., None] * direction)
     outside = np.sum(found**2, axis=-1) > bound**2
     if not outside.any():
         return found
@@ -368,7 +370,10 @@ def _minimize_proximal(
     def excess(nu: Floats) -> tuple[Floats, Floats]:
         """Return the minimum with the matrix w W + nu I, and 1/S - 1/|y|: nearly linear in nu, positive outside."""
         diagonal = 1 / (weight * values + nu[:, None])
-        y = _diagonal_line(c * diagonal, diagonal, rotated, rewards, copies / 2)
+        start, half = c * diagonal, copies / 2
+        spread = half * np.sum(rotated * rotated * diagonal, axis=-1)
+        residual = _solve_residual(np.sum(rotated * start, axis=-1), spread, rewards)
+        y = np.asarray(start - half * residual[..., None] * diagonal * rotated)
         return y, 1 / bound - 1 / np.sqrt(np.maximum(np.sum(y**2, axis=-1), 1e-300))
 
     y = _solve_multiplier(excess, len(c), 1e-11 / bound)
@@ -396,17 +401,6 @@ def _solve_multiplier(excess: Callable[[Floats], tuple[Floats, Floats]], count: 
         low, high = np.where(far, middle, low), np.where(far, high, middle)
         at_low, at_high = np.where(far, value, at_low / 2), np.where(far, at_high / 2, value)
     return found
-
-
-def _project_on_line(centre: Floats, inverse: Floats, x: Floats, r: Floats, scale: float) -> Floats:
-    direction = (inverse @ x[..., None])[..., 0]
-    residual = _solve_residual(inner(x, centre), scale * inner(x, direction), r)
-    return np.asarray(centre - scale * residual[..., None] * direction)
-
-
-def _diagonal_line(centre: Floats, diagonal: Floats, x: Floats, r: Floats, scale: float) -> Floats:
-    residual = _solve_residual(np.sum(x * centre, axis=-1), scale * np.sum(x * x * diagonal, axis=-1), r)
-    return np.asarray(centre - scale * residual[..., None] * diagonal * x)
 
 
 def _solve_residual(base: Floats, spread: Floats, r: Floats) -> Floats:

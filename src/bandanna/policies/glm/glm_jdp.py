@@ -108,10 +108,9 @@ class GLMJDP(RareSwitchingPolicy[GLMJDPState]):
 
     Privacy: leaves have norm at most 1 in units of (1, L_mu/e) and <A, B> >= 0, so they differ by at most sqrt 2
     whether or not criterion I flips. A user's data are in the gradients of one estimate (moved by 2G), or, if criterion
-    I flips, in those of both (G each). Refits follow from released matrices: as printed in paper [003], Algorithm 2,
-    their times reveal raw contexts. The accountant prices the three cases and states the worst
-    (docs/appendix/papers.md). Steps, calls, thresholds and widths must be public: kappa and S may not be computed from
-    users' data.
+    I flips, in those of both (G each). Refits are decided from released matrices; as printed in [003], Algorithm 2,
+    they are decided from raw contexts, which reveals them. The accountant prices the three cases and states the worst.
+    Steps, calls, thresholds and widths must be public: kappa and S may not be computed from users' data.
 
     Further parameters are those of `GLMPolicy`.
 
