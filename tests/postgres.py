@@ -17,6 +17,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -64,11 +66,18 @@ class Server:
     def url(self, database: str) -> str:
         return f"postgresql://postgres@/{database}?host={self.folder}"
 
-    def stop(self) -> None:
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        """Stop the server, which loses all its connections, and start it at the end."""
         self._tell("stop")
+        try:
+            yield
+        finally:
+            self._tell("start")
 
-    def start(self) -> None:
-        self._tell("start")
+    def restart(self) -> None:
+        with self.stopped():
+            pass
 
     def close(self) -> None:
         atexit.unregister(self.close)

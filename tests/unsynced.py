@@ -1,6 +1,6 @@
 """SQLite without waiting for the disk, where processes may die but no machine does: the files are the same.
 
-What is written is synced by `pragma synchronous = full`: tests/storage and tests/accounting look at that.
+What is written is synced by `pragma synchronous = full`: tests/storage and tests/privacy look at that.
 """
 
 from __future__ import annotations

@@ -158,26 +158,23 @@ def test_after_a_restart_of_the_server_committed_rows_are_there_and_clients_conn
     database.claim()
     write(database, "a")
     assert words(database) == ["a"]
-    postgres.stop()
-    with pytest.raises(StorageError, match="make sure that the server runs"):
-        write(database, "b")
-    with pytest.raises(StorageError):
-        words(database)
-    postgres.start()
+    with postgres.stopped():
+        with pytest.raises(StorageError, match="make sure that the server runs"):
+            write(database, "b")
+        with pytest.raises(StorageError):
+            words(database)
     write(database, "c")  # as if nothing had been
     assert words(database) == ["a", "c"]
 
     def interrupted() -> None:
         with database.transaction() as transaction:
             transaction.execute(ADD, 1, "d")
-            postgres.stop()
-            postgres.start()
+            postgres.restart()
 
     with pytest.raises(StorageError):
         interrupted()
     assert words(database) == ["a", "c"]
-    postgres.stop()
-    postgres.start()
+    postgres.restart()
     assert words(database) == ["a", "c"]  # a link that was lost while nobody used it
     database.close()
 
@@ -188,8 +185,7 @@ def test_a_lost_claim_is_taken_again_or_fences_the_process(monkeypatch: pytest.M
     first, second = (open_database(url, role="things", schema=TABLE) for _ in range(2))
     first.claim()
     write(first, "a")
-    postgres.stop()
-    postgres.start()
+    postgres.restart()
     second.claim()
     with pytest.raises(StorageError, match="connects anew"):
         write(first, "b")
@@ -213,8 +209,7 @@ def test_a_session_that_was_lost_while_idle_is_replaced() -> None:
     database = open_database(postgres.fresh(), role="things", schema=TABLE)
     database.claim()
     write(database, "a")
-    postgres.stop()
-    postgres.start()
+    postgres.restart()
     with pytest.raises(StorageError):
         write(database, "b")  # so that whoever wanted to write reads what is there
     assert words(database) == ["a"]
