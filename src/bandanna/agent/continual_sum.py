@@ -422,24 +422,23 @@ class _CounterState:
 
 @dataclass(kw_only=True, eq=False)
 class ContinualSum:
-    """Release private running sums over at most `horizon` users, one value each, in any trust model.
+    """Release private running sums over at most `horizon` users, one value each.
 
-    `update(value)` counts one more user; `run(values)` computes all estimates of whole streams, any number side by
-    side. A value outside of its domain is refused, and nothing changes. Numbers in and out have the shape of one value:
+    `update(value)` counts one more user; `run(values)` computes all estimates of whole streams. Values have the shape
     () for bits and numbers, (dim,) for vectors, (size, size) for matrices.
 
     Parameters
     ----------
     horizon
-        How many users there may be.
+        The largest number of users.
     privacy
         `bd.none()`, `bd.central(...)` ("blt", "tree"), `bd.local(...)`, `bd.shuffle(...)` (one shuffler at a time) or
         `bd.concurrent(..., shufflers=k)`.
     values
-        What is summed: `bd.device.Bits()`, numbers in [0, 1] (`bd.device.Box(dim=1)`, the default), vectors in a
+        The domain of values: `bd.device.Bits()`, numbers in [0, 1] (`bd.device.Box(dim=1)`, the default), vectors in a
         `bd.device.Box` or `bd.device.Ball`, matrices in a `bd.device.SymmetricMatrix`.
     source
-        Where noise comes from: `bd.device.SecureNoise()` for people, `bd.device.FastNoise(rng)` for simulation.
+        The source of noise: `bd.device.SecureNoise()` for users, `bd.device.FastNoise(rng)` for simulation.
 
     Notes
     -----
@@ -532,8 +531,7 @@ class ContinualSum:
     def update(self, value: ArrayLike, user: str | int | None = None) -> Any:
         """Count one more user, and return the estimate of the running sum. A refused value changes nothing.
 
-        Threads take turns. A forked process is refused: two steps from one state would be two releases of the same
-        users. After an interrupt `users` says whether the value was counted; nobody has seen what was not.
+        Threads take turns; a forked process is refused. After an interrupt `users` says whether the value was counted.
 
         Parameters
         ----------
@@ -598,7 +596,7 @@ class ContinualSum:
                 if note is not None and note["users"] > self._counter_state.users:  # released, and not known here
                     self._counter_state = _CounterState(**note)
             if (generator := get_generator(self.source)) is not None:
-                generator.state = self._counter_state.source  # nobody has seen what was drawn since
+                generator.state = self._counter_state.source  # what was drawn since was not shown
         self._people.forget_after(self._counter_state.users)
         self._settled = True
 
@@ -607,14 +605,9 @@ class ContinualSum:
         return None if generator is None else generator.state
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write everything to `path`, whole or not at all, and from now on every update to `path`.journal first.
+        """Save the counter to `path` atomically. From then on, each update is first written to `path`.journal.
 
-        Both files hold raw data and secrets, and are readable by their owner only.
-
-        Parameters
-        ----------
-        path
-            The file of the save.
+        Keep both files together. They hold raw data and secrets and have mode 0600.
         """
         with self._exclusive_process():
             file = validation.path("path", path)
@@ -625,18 +618,7 @@ class ContinualSum:
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> ContinualSum:
-        """Return the counter that was saved at `path`, with every update since, from the journal.
-
-        Parameters
-        ----------
-        path
-            The file of the save.
-
-        Returns
-        -------
-        ContinualSum
-            It goes on where the journal ends.
-        """
+        """Return the counter that was saved at `path`, with the updates of its journal since then."""
         kept, people, note, content = read_counter(validation.path("path", path))
         made = cls.__new__(cls)
         vars(made)["protocol"] = content["protocol"]  # as it was: a search elsewhere might find another
@@ -652,7 +634,7 @@ class ContinualSum:
     def run(self, values: ArrayLike, *, path: str = "law") -> Floats:
         """Return estimates after every user of whole streams, (*R, users, *value), independent of `update`.
 
-        Every call is a release of its own, and so is every stream: the guarantee holds for people who are in one only.
+        Every call and every stream is a release of its own. The guarantee holds for users who are in one of them.
 
         Parameters
         ----------

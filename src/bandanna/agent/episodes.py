@@ -35,16 +35,14 @@ from bandanna.policies.base import (
 from bandanna.privacy.events import CompositionEvent
 from bandanna.types import Floats
 
-# Episodes by decision number: by count, never by who answered.
+# Episodes by decision number
 
 
 @dataclass(frozen=True, kw_only=True)
 class EpisodeSpan:
     """An episode and its rounds: the decisions begin, ..., begin + users - 1.
 
-    number   of the episode
-    end      the first decision after it
-    clients  how many people answer for all its rounds; None: every round has its own user
+    `clients` users answer for all its rounds; None if every round has its own user.
     """
 
     episode: Episode
@@ -68,14 +66,14 @@ def to_span(episode: Episode | None, begin: int) -> EpisodeSpan | None:
 
 
 def next_span(policy: Policy[Any], batch: EpisodeSpan) -> EpisodeSpan | None:
-    """Return the batch after this one; None where it depends on what will be learned."""
+    """Return the batch after this one; None if it depends on what will be learned."""
     episode, number = policy.next_episode(batch.episode), batch.number + 1
     if policy.execution.learns_every_round and (policy.horizon is None or number < policy.horizon):
         episode = FixedLength(number=number, users=1)
     return to_span(episode, batch.end)
 
 
-# Slots of the decisions in open episodes.
+# Slots of the decisions in open episodes
 
 
 _RUN = re.compile(r"slots ([0-9]{1,16})-([0-9]{1,16})", re.ASCII)
@@ -83,7 +81,7 @@ _RUN = re.compile(r"slots ([0-9]{1,16})-([0-9]{1,16})", re.ASCII)
 
 @dataclass(kw_only=True, slots=True)
 class Slot:
-    """One decision: the arm, its features, the device's group, the reward once it is there, the hashed user."""
+    """One decision: the arm, its features, the device's group, the reward if there is one, the hashed user."""
 
     batch: int
     session: str
@@ -220,7 +218,7 @@ class OpenSlots:
         return made
 
 
-# Clients, who answer for all rounds of an episode.
+# Clients, who answer for all rounds of an episode
 
 
 @dataclass(kw_only=True)
@@ -312,7 +310,7 @@ class EpisodeClients:
         return made
 
 
-# Choices of devices.
+# Choices of devices
 
 
 _SECURE = SecureRandomness()  # which hold nothing
@@ -369,7 +367,7 @@ def validate_choice(policy: Policy[Any], choice: Any, contexts: Floats) -> list[
             f"{_act_name(policy)}: actions", ValueSummary("another number"), f"numbers of arms, 0 to {arms - 1}"
         )
     groups = [-1] * users if choice.groups is None else choice.groups.tolist()
-    if isinstance(choice, SampledChoice):  # whose probabilities are computed when somebody looks
+    if isinstance(choice, SampledChoice):  # its probabilities are computed when they are read
         later = [partial(_probability_of_user, policy, choice, place) for place in range(users)]
         return list(zip(chosen, later, groups, strict=True))
     return list(zip(chosen, _validate_probabilities(policy, choice), groups, strict=True))
@@ -383,7 +381,7 @@ def _validate_single_choice(policy: Policy[Any], choice: Choice, arms: int) -> C
     action = actions.item()
     if choice.groups is not None or not 0 <= action < arms:
         return None
-    if type(choice) is SampledChoice:  # whose probability is computed when somebody looks
+    if type(choice) is SampledChoice:  # its probability is computed when it is read
         return action, partial(_probability_of_user, policy, choice, 0), -1
     chances = choice.probabilities
     if type(chances) is not np.ndarray or chances.shape != (1,):
@@ -411,12 +409,12 @@ def _act_name(policy: Policy[Any]) -> str:
     return f"{type(policy).__name__}.act"
 
 
-# Decisions and their ids.
+# Decisions and their ids
 
 
 _ID = re.compile(r"(0|[1-9][0-9]{0,17})-([0-9a-f]{16})-([0-9a-f]{16})", re.ASCII)
 _CLIENT = re.compile(r"client-([0-9]{1,18})-([0-9]{1,18})-([0-9a-f]{16})-([0-9a-f]{16})", re.ASCII)
-_LATER = "_later"  # where a decision keeps what computes its probability, until somebody looks
+_LATER = "_later"  # where a decision keeps the function of its probability until it is read
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -469,7 +467,7 @@ class Decision:
 
 
 class DecisionIds:
-    """Issue and recognise the ids of one agent by its secret of 32 bytes; nobody else can guess or forge one."""
+    """Issue and recognise the ids of one agent, which cannot be guessed or forged without its secret of 32 bytes."""
 
     def __init__(self, secret: bytes) -> None:
         self._keyed = hashlib.blake2s(key=secret, digest_size=8)  # to be copied: the key is taken in once
@@ -501,7 +499,7 @@ class DecisionIds:
         raise InvalidStatistic("client", given, "an id that recruit() of this agent returned")
 
     def _mark(self, what: str) -> str:
-        """Return 64 bits that nobody without the secret can tell from random ones."""
+        """Return 64 bits that look random without the secret."""
         keyed = self._keyed.copy()
         keyed.update(what.encode())
         return keyed.hexdigest()
@@ -517,11 +515,11 @@ TASK = "agent"  # the agent's releases in its ledger
 
 
 class AnswerNotStored(Exception):
-    """The ledger has no answer to a query: it has to be drawn."""
+    """The ledger has no answer to a query, which must be drawn."""
 
 
 class ReleaseOvertaken(Exception):
-    """Another thread has released the episode first: the noise drawn here was seen by nobody and is dropped."""
+    """Another thread has released the episode first. The noise drawn here was not shown and is dropped."""
 
 
 @dataclass(frozen=True, kw_only=True)

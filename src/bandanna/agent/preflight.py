@@ -51,7 +51,7 @@ from bandanna.types import Floats
 
 
 def fixed_arms(policy: Policy[Any], arms: Any) -> FixedArmSet | None:
-    """Return arms that stay: names, if the policy has arms without features, or features as `act` takes them."""
+    """Return fixed arms: names, if the policy has arms without features, or features as `act` takes them."""
     count = getattr(policy, "n_arms", None)
     if count is None:
         if arms is None:
@@ -115,7 +115,7 @@ def check_budget_suffices(policy: Policy[Any]) -> None:
 
 
 def check_batch_memory(policy: Policy[Any]) -> None:
-    """Refuse batches whose reports do not fit: they are formed when a batch is released."""
+    """Refuse batches whose reports do not fit into memory when they are released."""
     if isinstance(policy, RunningSumPolicy):
         most, numbers = max(next(policy._iterate_phases())._channel.sizes.counts()), policy._domain.dim
         needed = 24 * most * numbers  # as reports, as messages, as what is added
@@ -155,10 +155,7 @@ def to_reward(reward: Any, name: str = "reward") -> float:
 
 
 def continue_streams(policy: Policy[Any], events: Iterable[Event]) -> Policy[Any]:
-    """Return the policy with the streams of these releases, where a search on this machine has found others.
-
-    Policies on running sums keep their channels (`calibrations`); what others search for is in their releases.
-    """
+    """Return the policy with the streams of these releases, if a search on this machine has found others."""
     if isinstance(policy, RunningSumPolicy):
         return policy
     atoms = {unwrap_record(atom) for event in set(events) for atom in accountant.count_atoms(event)}
@@ -187,9 +184,9 @@ def count_calibrations(policy: Policy[Any]) -> int:
 
 
 def calibrations_by_phase(policy: Policy[Any]) -> dict[int, tuple[RunningSumProtocol, list[int]]]:
-    """Return the calibrated channels in use, by phase: a search elsewhere might find others, of the same budget.
+    """Return the calibrated channels by phase, because a search elsewhere might find others of the same budget.
 
-    The batch sizes stand beside the channel as runs: size, how often, size, how often, ...
+    Batch sizes are runs: size, times, size, times, ...
     """
     channels = policy._calibrated_channels() if isinstance(policy, RunningSumPolicy) else {}
     return {
@@ -210,16 +207,14 @@ def restore_calibrations(policy: Policy[Any], saved: dict[int, tuple[RunningSumP
 # Clipping.
 
 
-_FEW = 10  # of which most are out of range: by chance they are not; so many are looked at together
-_ENOUGH = 200  # after these nobody looks any more: releases count
+_FEW = 10  # features or rewards that are checked together
+_ENOUGH = 200  # features or rewards that are checked at most
 
 
 class ClippingCheck:
     """Warn once that most of the first features, of the first rewards, or of all reports are out of range.
 
-    The counts are not protected. `stacklevel` is that of a warning in the method that is called.
-
-    warned  whether there was a warning
+    The counts are not protected. `stacklevel` is that of a warning in the called method.
     """
 
     def __init__(self, policy: Policy[Any]) -> None:
@@ -301,8 +296,12 @@ def check_participations(
 ) -> None:
     """Refuse users who may not make the next decisions, in this order. Nothing is recorded.
 
-    batches  that of the next decision, and those after it; where they are not known, nobody may come twice
-    present  who is in the first of them; by default the users of its slots
+    Parameters
+    ----------
+    batches
+        The batch of the next decision, and those after it as far as they are known.
+    present
+        The users in the first batch; by default those of its slots.
     """
     if participations > 1 and None in users:
         hint = f"The guarantee covers {participations} participations of each user, so they must be counted"
@@ -319,7 +318,7 @@ def check_participations(
         while batch is not None and number >= batch.end:
             batch, present = next(batches, None), set()
         if user is None or (batch is not None and not batch.episode.released):
-            continue  # of an episode that is never released nobody pays
+            continue  # an episode that is never released costs nothing
         if counts[user] >= participations:
             raise BudgetExceeded(
                 f"{name} has taken part {counts[user]} times, the maximum (participations={participations}). Nothing "
@@ -345,8 +344,7 @@ _OUTSIDE = 5  # calls between a caller's line and a warning about it
 class RecordMapper:
     """Map records to features, and warn once when most of them are not as the map expects.
 
-    map     from records to features: public
-    report  counts of what was out of range, unknown, missing or clipped: not protected
+    `report` counts values out of range, unknown, missing or clipped, and is not protected.
     """
 
     def __init__(self, features: Map, policy: Policy[Any]) -> None:
@@ -385,7 +383,7 @@ class RecordMapper:
 
 
 def check_map(features: Any, policy: Policy[Any], name: str = "features") -> None:
-    """Refuse a map whose vectors are not what the policy takes."""
+    """Refuse a map to other vectors than the policy takes."""
     if not isinstance(features, Map):
         raise InvalidArgument(name, ValueSummary.of(features), "a map, as bd.features.Map(...) makes")
     expected, own = count_features(policy), getattr(policy, "n_arms", None) is not None
@@ -400,17 +398,13 @@ def check_map(features: Any, policy: Policy[Any], name: str = "features") -> Non
 
 
 class ContextReader:
-    """Read the contexts that callers pass: ids and features, (K, d), of the arms of each user.
-
-    fixed    arms that stay, if they do
-    records  the map from records to features, if there is one
-    """
+    """Read the contexts that callers pass: ids and features, (K, d), of the arms of each user."""
 
     def __init__(self, policy: Policy[Any], fixed: FixedArmSet | None, records: RecordMapper | None) -> None:
         self._dim, self.fixed, self.records = count_features(policy), fixed, records
 
     def one(self, contexts: Any) -> tuple[Sequence[Any], Floats]:
-        """Return the arms of one user: those of the call, or those that stay."""
+        """Return the arms of one user: those of the call, or the fixed ones."""
         fixed = self.fixed
         if self.records is not None and contexts is not None and (fixed is None or fixed.of_users):
             contexts = (self.records.of_arms if fixed is None else self.records.of_user)(contexts)

@@ -62,9 +62,9 @@ _RECOMMEND = "Nothing was recorded. Use agent.recommend(...) for more users"
 
 @dataclass(frozen=True, kw_only=True)
 class CurrentEpisode:
-    """What follows from the progress and the slots: the policy's state, its snapshot, the running episode.
+    """The policy's state, snapshot and running episode, which follow from the progress and the slots.
 
-    ended: whether public numbers have ended an episode that they can end
+    `ended` says whether public numbers have ended the episode.
     """
 
     state: Any
@@ -141,7 +141,7 @@ class AgentRunner:
         self.ledger: Ledger | None = None
         if privacy.noisy and privacy.budget is not None:
             self.policy = continue_streams(self.policy, [entry.event for entry in journals.entries()])
-            often = self.policy._batch_privacy.participations  # nobody is in more batches than there are
+            often = self.policy._batch_privacy.participations  # a user is in no more batches than there are
             self.ledger = Ledger(budget=privacy.budget, participations=often, store=journals)
             check_budget_suffices(self.policy)
 
@@ -163,10 +163,9 @@ class AgentRunner:
     # The running episode
 
     def _refresh_episodes(self, filling: EpisodeSpan | None = None) -> None:
-        """Derive the running episode and the one that is filling from the progress and the slots.
+        """Derive the running episode and the filling one from the progress and the slots.
 
-        filling: an episode of the same schedule that begins after the running one, where one is known: the search for
-        the filling episode begins there.
+        The search for the filling episode begins at `filling`, a later episode of the same schedule.
         """
         progress, ended = self.progress, self.progress.asked > 0
         state, batch = progress.state, to_span(self.policy.episode(progress.state), progress.begin)
@@ -250,7 +249,7 @@ class AgentRunner:
     def decide(self, sets: ArmSets, users: Sequence[str | None], names: Sequence[str]) -> list[Decision]:
         """Check everything, release the episodes that are due, then decide for all users by one snapshot.
 
-        The rewards of this call cannot be there yet, so an episode that fills in it stays open until the next call.
+        An episode that fills in this call stays open for its rewards until the next call.
         """
         self._room_for(len(users))
         if not users:
@@ -287,7 +286,7 @@ class AgentRunner:
         if self.ledger is None or (self.now.batch is not None and self.now.batch.clients is not None):
             return
         participations = self.policy.privacy.participations
-        if participations > 1 or users.count(None) < len(users):  # somebody can be refused
+        if participations > 1 or users.count(None) < len(users):  # a user can be refused
             self._check_users(users, names, self._coming())
 
     def _check_users(
@@ -518,7 +517,7 @@ class AgentRunner:
         self.slots = self.slots.between(begin, self.made)
         self.known = 0
         if self.rng is not None:
-            self.rng.bit_generator.state = self.progress.source  # nobody has seen what was drawn since
+            self.rng.bit_generator.state = self.progress.source  # what was drawn since was not shown
         self._refresh_episodes()
         self._replay()
 
