@@ -1,7 +1,6 @@
 """`simulate`: run many seeds of a policy in an environment.
 
-`PLAYERS` maps the name in a policy's `player` attribute to the function that runs it. All players give the results of
-the reference player.
+`PLAYERS` maps `Execution.player` of a policy to the function that runs it. All give the reference player's results.
 """
 
 from __future__ import annotations
@@ -77,30 +76,27 @@ def simulate(
     checkpoints: int = 200,
     horizon: int | None = None,
 ) -> Result | ResultSet:
-    """Run a policy, or each of several, in worlds of seeds seed, ..., seed + n_seeds - 1.
-
-    Seed s gives the same run in any company. A `ClippingWarning` says that most reports were clipped: features are too
-    long, or rewards out of range.
+    """Simulate a policy in an environment and return its regret.
 
     Parameters
     ----------
     policy
-        A policy, or a mapping from labels to policies.
+        The policy, or a mapping from labels to policies.
     env
-        The environment, with as many arms and features as the policy has.
+        The environment, for example `bd.environments.LinearContextual(dim=5, n_arms=20)`.
     n_seeds, seed
-        How many runs, and the first seed.
+        Number of independent runs, with the seeds seed, seed + 1, ...; results of a seed do not depend on the others.
     path
-        "law" draws aggregates where their law is known exactly; "messages" runs every message of the protocol.
+        "law" samples the noise of sums directly. "messages" simulates every message: slower, same distribution.
     checkpoints
-        At how many rounds regret is kept, at most.
+        Number of points recorded on the regret curve.
     horizon
-        Rounds to play, the policy's own by default; an anytime policy has none and needs it.
+        Number of rounds. Defaults to `policy.horizon`.
 
     Returns
     -------
     Result or ResultSet
-        A `ResultSet`, which is a mapping with the same labels, for several policies.
+        A `ResultSet` with the same labels for several policies.
     """
     shared: dict[str, Any] = {"n_seeds": n_seeds, "seed": seed, "path": path, "checkpoints": checkpoints}
     if not isinstance(policy, Mapping):
@@ -130,9 +126,9 @@ def sweep(
     checkpoints: int = 200,
     horizon: int | None = None,
 ) -> ResultSet:
-    """Simulate a policy under trust models with several budgets, in the same worlds: what privacy costs.
+    """Simulate a policy under several privacy models and budgets, in the same worlds.
 
-    `bd.experiments.run` does the same for a TOML file, with several processes, and keeps what is finished.
+    `bd.experiments.run` does the same for a TOML file, in several processes.
 
     Parameters
     ----------
@@ -141,7 +137,7 @@ def sweep(
     env
         The environment, as for `simulate`.
     epsilon, delta
-        A number or several, and the delta of all budgets.
+        One or more numbers, and the delta of all budgets.
     privacy
         `bd.central`, `bd.shuffle`, `bd.local` or `bd.concurrent`, several of them, or a mapping from labels to
         functions of epsilon and delta, such as `partial(bd.shuffle, participations=3)`.
@@ -151,8 +147,8 @@ def sweep(
     Returns
     -------
     ResultSet
-        A result for each trust model and epsilon. In its frames `asked_epsilon` is the given number, and epsilon and
-        delta are those of what ran.
+        A result for each privacy model and epsilon. In its frames `asked_epsilon` is the given number; epsilon and
+        delta are the guarantee.
     """
     validation.instance("policy", policy, Policy, "a policy such as bd.LinTS(...) or bd.make(...)")
     makers = _label_makers(privacy)

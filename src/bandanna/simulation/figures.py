@@ -215,10 +215,7 @@ class RegretCurves(Protocol):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class BoundLine:
-    """A bound of the curve number `index`, where it is positive.
-
-    A bound with known constants is drawn as it is, a rate through the measured end.
-    """
+    """A bound of the curve number `index`. A rate, with unknown constants, is drawn through the measured end."""
 
     index: int
     label: str

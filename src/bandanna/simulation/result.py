@@ -1,8 +1,7 @@
-"""The result of a simulation, saved and loaded, and the tally that players fill.
+"""The result of a simulation, its files, and the tally that players fill.
 
-`Result` holds regret at checkpoints for every seed. `RunTotals` and `Tally` are what a player returns and fills. A file
-is lossless: a table of seed, round and regret, and everything else as JSON, in the first line `# {...}` of CSV or in
-the metadata of Parquet. A checksum covers all of it. Files are replaced atomically.
+A file holds a table of seed, round and regret, and everything else as JSON with a checksum, in the first line of CSV or
+in the metadata of Parquet.
 """
 
 from __future__ import annotations
@@ -40,9 +39,7 @@ Made = TypeVar("Made")
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Result:
-    """Regret of every seed at the checkpoints, with what was released and which privacy it has.
-
-    Regret is measured against the true means.
+    """Regret of every seed at the checkpoints, against the true means, with releases and guarantee.
 
     Parameters
     ----------
@@ -57,7 +54,7 @@ class Result:
     bits_per_user
         Bits of the longest report as sent.
     guarantee, seconds, seeds, name
-        The privacy guarantee, the time that all runs took, the seeds, and a label for figures.
+        The guarantee, the time of all runs, the seeds, and a label for figures.
     users
         Users whose report was released in one run; None means the users of all rounds.
     numbers_per_user
@@ -65,9 +62,9 @@ class Result:
     counts
         Other counts of the policy by name, (S,) each.
     plays
-        How many users were given each arm, (S, K). The simulation knows it, a server does not. None if not counted.
+        Number of users of each arm, (S, K), which a server does not know. None if not counted.
     setting
-        What `simulate` notes of policy and environment for `bounds`.
+        Facts of policy and environment for `bounds`.
     """
 
     checkpoints: Ints  # (C,)
@@ -181,9 +178,8 @@ class Result:
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON.
 
-        Clips and repairs are sums over the seeds, counts are means, and communication is that of one run.
-        Bits and numbers of users whose reports differ in length are those counted, on average over the seeds.
-        What is unknown is None: the standard error of one seed, numbers that were not recorded, infinities.
+        Clips and repairs are sums over the seeds, counts are means, and communication is that of one run. Unknown and
+        infinite values are None.
         """
         users = self.horizon if self.users is None else self.users
         stderr = float(self.stderr()[-1])
@@ -341,7 +337,7 @@ class ResultSet(Mapping[str, Result]):
     results
         Results by their labels, at least one.
     asked
-        For each label further columns of the frames: what was asked for, such as `asked_epsilon`.
+        Further columns of the frames for each label, such as `asked_epsilon`.
     """
 
     def __init__(self, results: Mapping[str, Result], asked: Mapping[str, Mapping[str, Any]] | None = None) -> None:
@@ -415,20 +411,9 @@ def _is_equal(one: Any, other: Any) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class RunTotals:
-    """What a player returns for S seeds side by side.
+    """The totals that a player returns for S seeds: of `reports` in one run, `clipped` were clipped.
 
-    Parameters
-    ----------
-    releases, users
-        The number of releases, and of users in released batches, in one run.
-    clipped
-        Clipped reports, (S,).
-    guarantee, bits_per_user, repairs
-        None where the policy states them itself.
-    reports
-        The number of reports in one run, of which `clipped` were clipped; None where something else is counted.
-    counts
-        Other counts of the policy by name, (S,) each.
+    Guarantee, repairs and lengths are None if the policy states them itself.
     """
 
     releases: int
@@ -444,10 +429,7 @@ class RunTotals:
 
 @dataclass(kw_only=True)
 class Tally:
-    """Cumulative regret of S seeds at `checkpoints`, rewards, and plays of each arm.
-
-    Regret is kept at the checkpoints only, so that memory does not grow with the horizon.
-    """
+    """Cumulative regret of S seeds at the checkpoints only, rewards, and plays of each arm."""
 
     checkpoints: NDArray[np.int64]
     n_seeds: int

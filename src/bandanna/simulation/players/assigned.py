@@ -1,7 +1,6 @@
 """The players of episodes whose arms the server assigns, for fixed arms and for populations.
 
-An episode is one step, however long it is. Where rewards take finitely many values, one multinomial draw says how often
-each occurs; otherwise they are drawn one by one.
+An episode is one step. Rewards with finitely many values are one multinomial draw; others are drawn one by one.
 """
 
 from __future__ import annotations

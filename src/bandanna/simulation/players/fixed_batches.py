@@ -1,8 +1,7 @@
 """The player of policies on linear reports: whole episodes at a time, all seeds side by side.
 
-Between two releases the policy is frozen. For fixed arms all users of an episode take the same arm, or one of those
-that are tied, and only the sum of their rewards matters (`FixedArmsPlayer`, `SampledArmsPlayer`). For fresh contexts a
-block of users is decided at once.
+Between two releases the policy is frozen. With fixed arms, the users of an episode take the same or a tied arm, and
+only the sum of their rewards matters. With fresh contexts a block of users is decided at once.
 """
 
 from __future__ import annotations
@@ -266,10 +265,9 @@ _AT_ONCE = 128  # users whose scores are held at once; the same for any number o
 
 
 class SampledArmsPlayer(FixedArmsPlayer):
-    """The player for fixed arms where each device draws its own arm, as a policy that is not `steady` has it.
+    """The player for fixed arms where each device draws its own arm.
 
-    Arms are drawn one by one, many at a time by one product: for more than two arms their probabilities have no closed
-    form, so a multinomial draw of counts would not be exact. Rewards, reports and sums depend on the counts alone.
+    For more than two arms their probabilities have no closed form, so arms are drawn one by one.
     """
 
     def __init__(self, policy: RunningSumPolicy[Any], world: World) -> None:

@@ -39,8 +39,7 @@ from bandanna.types import Floats, Ints
 class QueryAnswerer:
     """Answers a policy's queries: forms the reports and releases them by each protocol's law or messages.
 
-    It is every device, the shuffler and the server at once. It counts releases and clipped reports, (*R). `stream` is
-    the noise source of stream protocols; by default all protocols share one.
+    It counts releases and clipped reports, (*R). `stream` is the noise source of stream protocols.
     """
 
     def __init__(

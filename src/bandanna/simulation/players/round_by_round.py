@@ -285,9 +285,8 @@ _LONGEST = 256  # rounds decided at once, per seed
 def play_blocks(policy: Any, world: World, tally: Tally, rounds: int, *, path: str) -> RunTotals:
     """Play `rounds` rounds in blocks, with each seed at its own round; path="messages" runs every step of a stream.
 
-    `policy.decide_block` decides a block as if nothing changed; rounds after the first event are decided anew.
-    Decisions are exactly those of the reference player. Where a stream's noise does not depend on the data, releases
-    are exact sums plus that noise; by messages every step of the stream is run, for all seeds together.
+    `policy.decide_block` decides a block as if nothing changed; rounds after the first event are decided anew. If a
+    stream's noise does not depend on the data, releases are exact sums plus that noise.
     """
     stream, seeds = policy.stream, tally.n_seeds
     run, source = _BlockSeeds(policy, world, seeds, rounds, path), ReplicatedNoise(world.streams)
@@ -317,8 +316,7 @@ def play_blocks(policy: Any, world: World, tally: Tally, rounds: int, *, path: s
 def _next_length(length: int, moved: Any) -> int:
     """Return how many rounds to look at next.
 
-    It is fewer while every run stops at its first round, as runs that explore (group 0) do: the other rounds would be
-    decided in vain.
+    It is fewer while every run stops at its first round, as exploring runs do.
     """
     stopped = (moved.taken <= 1) & ((moved.groups[:, 0] == 0) | (length > 1))
     if stopped.all():

@@ -1,7 +1,6 @@
 """The player of LinUCB that learns in every round, by one compiled kernel.
 
-It serves noise that does not depend on the data: then releases are exact sums plus noise. Noise, rewards and coins are
-drawn ahead, the kernel plays the rounds, and the tally follows.
+It needs noise that does not depend on the data. Noise, rewards and coins are drawn first, then the kernel plays.
 """
 
 from __future__ import annotations
