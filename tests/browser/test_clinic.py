@@ -258,7 +258,7 @@ def answer(route: Any, document: Any) -> None:
 
 
 @pytest.mark.parametrize("text", PAYLOADS, ids=range(len(PAYLOADS)))
-def test_whatever_the_page_is_told_is_text(text: str, page_of_clinic: str, opening: Opening) -> None:
+def test_texts_from_the_server_stay_texts(text: str, page_of_clinic: str, opening: Opening) -> None:
     context = opening()
     page = context.new_page()
     ran: list[str] = []

@@ -46,7 +46,7 @@ def published(task: Task, state: Any = None) -> dict[str, Any]:
 
 @pytest.mark.parametrize("trials", [12, pytest.param(40, marks=pytest.mark.full)])
 @pytest.mark.parametrize("name", [name for name in POLICIES if "Gaussian" not in name])
-def test_light_guides_do_what_the_policy_does(name: str, trials: int) -> None:
+def test_a_client_without_policy_acts_and_reports_as_the_policy(name: str, trials: int) -> None:
     policy = POLICIES[name]
     task, _ = a_task(policy, seed=None)
     leaflet = ClientTask.from_bytes(task.document, task.id)

@@ -136,7 +136,7 @@ def test_two_flushes_at_once_draw_one_report(town: Town, tmp_path: Path, monkeyp
     assert len({report[6] for report in town.reports(FINAL)}) == 1
 
 
-def test_what_is_over_is_not_on_the_disk(town: Town, tmp_path: Path) -> None:
+def test_features_of_a_finished_decision_are_erased_from_the_disk(town: Town, tmp_path: Path) -> None:
     path = tmp_path / "one.db"
     session = town.session(path)
     marked = np.array([[0.123456789, 0.1, 1.0], [0.123456789, 0.1, 1.0]])

@@ -117,7 +117,7 @@ def test_totals_are_the_sums_of_what_was_sent(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
-def test_who_answers_does_not_decide_who_takes_part(method: str, town: Town) -> None:
+def test_reporting_does_not_decide_who_takes_part(method: str, town: Town) -> None:
     town.session().act(contexts())
     seen = []
     for answers in (True, False):
@@ -139,7 +139,7 @@ def test_who_answers_does_not_decide_who_takes_part(method: str, town: Town) -> 
     assert len({report[0] for report in town.reports(ZERO)}) == 3
 
 
-def test_a_late_reward_is_told_that_its_batch_is_closed(town: Town) -> None:
+def test_a_late_reward_is_refused_because_its_batch_is_closed(town: Town) -> None:
     late = town.session()
     decision = late.act(contexts())
     town.play(15, contexts)
@@ -151,7 +151,7 @@ def test_a_late_reward_is_told_that_its_batch_is_closed(town: Town) -> None:
     assert late.pending == 0
 
 
-def test_who_comes_to_a_full_batch_opens_a_slot_of_the_next(town: Town) -> None:
+def test_a_user_of_a_full_batch_gets_a_slot_of_the_next(town: Town) -> None:
     town.play(16, contexts, reward=None)
     session = town.session()
     decision = session.act(contexts())
@@ -319,7 +319,7 @@ def test_zero_and_final_reports_have_independent_coins(tmp_path: Path) -> None:
     assert zero[6] != final[6]
 
 
-def test_bad_input_is_answered_by_name(town: Town, tmp_path: Path) -> None:
+def test_an_error_names_the_wrong_argument_of_a_session(town: Town, tmp_path: Path) -> None:
     session = town.session()
     with pytest.raises(InvalidArgument, match="contexts"):
         session.act()
@@ -346,7 +346,7 @@ def test_bad_input_is_answered_by_name(town: Town, tmp_path: Path) -> None:
     assert "token" not in repr(RegistrarClient(user="me", token="secret"))
 
 
-def test_names_of_arms_and_features_of_users(tmp_path: Path) -> None:
+def test_a_decision_has_the_name_of_its_arm(tmp_path: Path) -> None:
     policy = POLICIES["LinTS, a model for every arm"]
     town = Town(policy, tmp_path, arms=["aspirin", "tea", "rest"])
     decision = town.session().act([0.1, 0.2])
@@ -355,7 +355,7 @@ def test_names_of_arms_and_features_of_users(tmp_path: Path) -> None:
         town.session().act([0.1, 0.2, 0.3])
 
 
-def test_the_async_session_is_the_same(town: Town) -> None:
+def test_an_async_session_acts_and_reports_as_a_session(town: Town) -> None:
 
     async def tickets(epoch: int, refused: Any) -> Any:
         return town.ticket(epoch, refused)
@@ -403,7 +403,7 @@ def test_other_algorithms_are_played_too(name: str, light: bool, tmp_path: Path)
     assert town.inside.learner.running[0] > 0
 
 
-def test_who_was_refused_by_full_batches_comes_into_a_later_one(town: Town, tmp_path: Path) -> None:
+def test_a_user_refused_by_full_batches_joins_a_later_one(town: Town, tmp_path: Path) -> None:
     town.play(32, contexts, reward=None)
     late = town.session(tmp_path / "outbox.db")
     first = late.act(contexts())
@@ -416,7 +416,7 @@ def test_who_was_refused_by_full_batches_comes_into_a_later_one(town: Town, tmp_
     assert [epoch for epoch, *_ in town.tickets[-1][1]] == [0, 1]
 
 
-def test_who_comes_while_all_batches_are_full_is_chosen_for_anew_by_the_next_release(town: Town) -> None:
+def test_a_user_who_waits_for_a_batch_acts_on_the_next_release(town: Town) -> None:
     town.play(32, contexts, reward=None)
 
     def released(request: httpx.Request) -> str:
@@ -449,7 +449,7 @@ def test_an_error_leaves_no_decision_behind(town: Town) -> None:
 LOCAL = bd.LinTS(dim=3, horizon=64, batch=16, privacy=bd.local(epsilon=2.0, delta=1e-4, participations=2))
 
 
-def test_nobody_has_more_reports_under_way_than_participations(town: Town, tmp_path: Path) -> None:
+def test_a_user_has_no_more_open_reports_than_participations(town: Town, tmp_path: Path) -> None:
     session = town.session(user="a")
     session.act(contexts())
     other = town.session(user="b")
@@ -482,7 +482,7 @@ def test_only_the_collector_sees_who_answers(town: Town) -> None:
     assert asked == ["POST"]
 
 
-def test_what_nobody_signed_or_somebody_else_did_is_refused(town: Town, tmp_path: Path) -> None:
+def test_publications_without_the_right_signatures_are_refused(town: Town, tmp_path: Path) -> None:
     town.replayed = resigned(town, task="another")
     with pytest.raises(BandannaError, match="another task"):
         town.session().act(contexts())

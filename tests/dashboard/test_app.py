@@ -54,7 +54,7 @@ async def entered(seen: Seen, token: str = TOKEN, host: str = "127.0.0.1:8710", 
     return await seen.client.post("/login", data={"token": token}, headers={"host": host, **headers})
 
 
-async def test_only_with_the_token_is_there_more_than_what_is_public(town: Town) -> None:
+async def test_private_parts_need_the_token(town: Town) -> None:
     seen = await Seen(town, token=TOKEN, given=True).look()
     root = f"/tasks/{town.task.id}"
     for path in ("/", root, f"{root}.json", f"{root}/releases", f"{root}/releases/1"):
@@ -145,7 +145,7 @@ async def test_forms_of_other_sites_are_refused(town: Town) -> None:
         assert (await entered(seen, **good)).status_code == 303
 
 
-async def test_a_wrong_token_is_told_so_and_nothing_else(town: Town) -> None:
+async def test_a_wrong_token_gets_an_error_and_nothing_else(town: Town) -> None:
     seen = await Seen(town, token=TOKEN).look()
     for body in (
         b"",
@@ -271,7 +271,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(app, "_TICK", 0.01)
 
 
-async def test_who_listens_is_told_that_there_is_news(fresh_town: Town) -> None:
+async def test_listeners_get_an_event_for_each_publication(fresh_town: Town) -> None:
     seen = await Seen(fresh_town, token=TOKEN).look()
     listener = Listener(seen, f"/tasks/{fresh_town.task.id}/events")
     await listener.until(b"retry: ")
@@ -306,7 +306,7 @@ async def test_there_is_an_end_to_listeners_and_to_listening(fresh_town: Town, m
     assert "listeners 0.0\n" in (await seen.client.get("/metrics", headers={"authorization": f"Bearer {TOKEN}"})).text
 
 
-def test_the_command_serves_until_it_is_told_to_stop(tmp_path: Path) -> None:
+def test_the_command_serves_until_a_signal(tmp_path: Path) -> None:
     task, secrets = made()
     creation.write_task(tmp_path / "task", task, list(secrets.values()))
     (tmp_path / "token").write_text(TOKEN)
@@ -348,7 +348,7 @@ def test_the_command_serves_until_it_is_told_to_stop(tmp_path: Path) -> None:
         ([".", "--port", "70000"], ", got 70000"),
     ],
 )
-def test_what_cannot_be_shown_is_one_clear_line(
+def test_a_wrong_argument_of_the_command_is_one_line(
     arguments: list[str],
     words: str,
     tmp_path: Path,
@@ -390,7 +390,7 @@ def test_every_option_is_in_the_list_of_commands() -> None:
     assert set(re.findall(r"`(--[a-z-]+)`", section)) == options
 
 
-def test_the_numbers_of_the_page_are_the_programs() -> None:
+def test_the_numbers_of_the_docs_page_are_those_of_the_program() -> None:
     for words in (
         f"at least {MIN_TOKEN_LENGTH} characters",
         f"pages of {PAGE}",

@@ -115,7 +115,7 @@ async def test_a_new_publication_changes_the_page(tmp_path: Path) -> None:
     assert seen.board.version(own.task.id) == after  # no news
 
 
-async def test_what_is_not_there_is_said_so(town: Town) -> None:
+async def test_an_unknown_page_is_a_404_page(town: Town) -> None:
     seen = await Seen(town).look()
     root = f"/tasks/{town.task.id}"
     for path in ("/tasks/none", f"{root}/releases/4", f"{root}/releases?page=2"):
@@ -275,7 +275,7 @@ def test_templates_have_no_inline_script_style_or_foreign_address(name: str) -> 
         assert re.match(r"/(?!/)|#|\{\{", address), address
 
 
-def test_nothing_is_left_of_characters_that_turn_or_hide_what_is_around_them() -> None:
+def test_characters_that_turn_or_hide_text_are_replaced() -> None:
     template = TEMPLATES.from_string("{{ text }}")
     assert template.render(text="a\u202eb\u2066c\x00d\x9be\ud800") == "a\ufffdb\ufffdc\ufffdd\ufffde\ufffd"
     assert template.render(text="å, 中, 😀, \n\t") == "å, 中, 😀, \n\t"

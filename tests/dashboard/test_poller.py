@@ -115,7 +115,7 @@ LIES = {
 
 
 @pytest.mark.parametrize("lie", LIES)
-async def test_what_an_analyzer_cannot_say_is_said_on_the_page(lie: str, town: Town) -> None:
+async def test_impossible_claims_of_an_analyzer_become_warnings(lie: str, town: Town) -> None:
     changes, words = LIES[lie]
     changes = dict(changes)
     seen = await Seen(town).look()
@@ -213,7 +213,7 @@ def answer(content: Any, status: int = 200) -> RoleResponse:
     return RoleResponse(status=status, content=content if isinstance(content, bytes) else dumps(content), headers={})
 
 
-def test_what_roles_tell_is_of_the_kind_that_it_has_to_be() -> None:
+def test_answers_of_roles_must_have_the_right_types() -> None:
     good = {"epoch": 3, "round": 0, "open": 4, "slots": 7, "of": 9, "closes_at": None}
     assert parse_batch_status(answer(good)).slots == 7
     for name, wrong in (("epoch", -1), ("slots", 1.5), ("of", "9"), ("open", True), ("round", 2**60)):
@@ -427,7 +427,7 @@ def test_redirects_are_not_followed(path: str, tmp_path: Path) -> None:
         assert asked == []
 
 
-def test_who_sends_a_byte_now_and_then_is_not_waited_for(tmp_path: Path) -> None:
+def test_a_role_that_sends_single_bytes_times_out(tmp_path: Path) -> None:
     with listening() as (inside, asked):
 
         async def work() -> None:
@@ -442,7 +442,7 @@ def test_who_sends_a_byte_now_and_then_is_not_waited_for(tmp_path: Path) -> None
         assert asked == ["/drip"]
 
 
-def test_what_is_no_address_cannot_be_named() -> None:
+def test_ask_takes_addresses_only() -> None:
     with pytest.raises(InvalidArgument, match="--ask"):
         board_for_places([url("analyzer")], HttpRoleClient(), None, ["shuffler.example"])
     board = board_for_places([url("analyzer")], HttpRoleClient(), None, [f"http://127.0.0.1:{ROLES['shuffler']}"])
@@ -452,7 +452,7 @@ def test_what_is_no_address_cannot_be_named() -> None:
 # What the public stream tells: that something public has changed, and nothing else
 
 
-def test_news_for_administrators_are_not_told_to_everybody() -> None:
+def test_news_for_administrators_do_not_change_the_public_version() -> None:
     watch = TaskPoller("http://analyzer.test", web=None)  # type: ignore[arg-type]
     watch.tell(counts=("answers", 1))
     assert (watch.version, watch.changes) == (0, 1)
@@ -527,7 +527,7 @@ def test_a_page_of_a_long_history_reads_and_shows_no_more_than_that_of_a_short_o
     assert max(sizes) < 100_000
 
 
-async def test_lines_of_history_say_what_the_publications_say(long: Town) -> None:
+async def test_lines_of_history_agree_with_the_publications(long: Town) -> None:
     seen = await Seen(long).look()
     lines = await seen.watches[0].lines(-1, 5)
     assert [each["number"] for each in lines] == [0, 1, 2, 3, 4]

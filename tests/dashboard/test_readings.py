@@ -155,7 +155,7 @@ def test_the_band_covers_two_standard_deviations_of_the_noise(name: str) -> None
     assert 0.3 < 2 * np.sqrt(np.mean(np.square(wide))) < 1.25  # and they are not needlessly wide
 
 
-def test_what_reports_do_not_hold_is_not_invented() -> None:
+def test_sums_that_reports_do_not_hold_are_not_shown() -> None:
     task, _ = a_task(bd.LinTS(dim=3, horizon=400, batch=100, privacy=bd.none()))
     reader = reader_for(task)
     reading = reader.read(said(task, task.policy.init(), 0), None)

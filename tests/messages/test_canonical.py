@@ -93,7 +93,7 @@ def test_another_half_task_or_purpose_agrees_on_another_key() -> None:
 
 
 @pytest.mark.parametrize("point", [0, 1, 2**255 - 19])
-def test_a_public_half_that_gives_everybody_the_same_key_is_refused(point: int) -> None:
+def test_a_public_half_of_small_order_is_refused(point: int) -> None:
     with pytest.raises(Unreadable, match="for agreement"):
         agreed_key(
             sealing_key()[0],

@@ -150,7 +150,7 @@ def test_a_changed_byte_is_another_task(tmp_path: Path) -> None:
         Secrets.read(tmp_path, "analyzer", other)
 
 
-def test_what_a_document_promises_is_computed_again() -> None:
+def test_a_document_with_another_promise_is_refused() -> None:
     task, _ = create_task(file(), expect=False)
     better = {**task.content["guarantee"], "epsilon": 0.1}
     for change in ({"guarantee": better}, {"promise": "Nobody sees anything."}):
@@ -274,12 +274,12 @@ def test_noise_that_is_not_enough_is_refused(monkeypatch: pytest.MonkeyPatch) ->
         ({"test": {"close": "soon"}}, r"test\.close"),
     ],
 )
-def test_what_is_wrong_is_named(tables: dict[str, Any], words: str) -> None:
+def test_an_error_about_a_task_file_names_the_key(tables: dict[str, Any], words: str) -> None:
     with pytest.raises(BandannaError, match=words):
         create_task({**file(), **tables}, expect=False)
 
 
-def test_what_follows_from_the_policy() -> None:
+def test_defaults_of_rules_follow_from_the_policy() -> None:
     linear, _ = create_task(file(), expect=False)
     assert (linear.content["max_age"], linear.content["grace"], linear.content["close"]) == (1, 600.0, "grace")
     assert (linear.content["test"], linear.seed, linear.content["schema"]) == (False, None, None)
@@ -291,7 +291,7 @@ def test_what_follows_from_the_policy() -> None:
         create_task({**of("DP-SE"), "rules": {"max_age": 1}}, expect=False)
 
 
-def test_what_a_file_says_is_in_the_document() -> None:
+def test_a_file_determines_the_document() -> None:
     chosen = {"participations": 3, "grace": "2 min", "max_age": 0}
     arms, schema = {"features": {"z": [1.0, 0.5], "a": [0.0, 1]}}, {"size": [0, 2.5], "age": [18, 80]}
     tables = {"rules": chosen, "arms": arms, "schema": schema, "test": {"seed": 7, "close": "answered"}}

@@ -121,7 +121,7 @@ def test_the_network_sees_what_is_not_encrypted() -> None:
     assert "Connections are not encrypted to: analyzer." in " ".join(list_notes(elsewhere))
 
 
-def test_what_must_be_known_is_said() -> None:
+def test_notes_name_the_weaknesses_of_a_task() -> None:
     task, _ = made("LinUCB-SDP-Vec", rules={"mixers": 2}, test={"seed": 7})
     said = " ".join(list_notes(task))
     for words in ("cannot check the range of counts", "known users only", "both mixers together"):
@@ -141,9 +141,7 @@ def test_what_must_be_known_is_said() -> None:
         ("LinTS-LDP", {}, None),
     ],
 )
-def test_who_can_invent_people_is_said_where_devices_draw_the_noise_of_a_batch(
-    name: str, rules: dict[str, Any], who: str | None
-) -> None:
+def test_notes_name_the_roles_that_can_invent_users(name: str, rules: dict[str, Any], who: str | None) -> None:
     task, table = made(name, rules=rules)
     assert ("If it invents all others of a batch: " in table["registrar"].left) == (who is not None)
     said = " ".join(list_notes(task))
@@ -172,7 +170,7 @@ CONFIGURATIONS = [  # trust model, protocol, who draws the noise, mixers; who to
 
 
 @pytest.mark.parametrize(("name", "rules", "together"), CONFIGURATIONS, ids=str)
-def test_the_promise_says_what_the_table_says(name: str, rules: dict[str, Any], together: str | None) -> None:
+def test_the_promise_agrees_with_the_table(name: str, rules: dict[str, Any], together: str | None) -> None:
     task, table = made(name, rules=rules)
     words = task.content["promise"]
     assert words == task_facts(task)["promise"]
@@ -196,7 +194,9 @@ def test_the_promise_says_what_the_table_says(name: str, rules: dict[str, Any], 
 
 
 @pytest.mark.parametrize(("name", "rules", "together"), CONFIGURATIONS, ids=str)
-def test_the_same_policy_in_one_process_says_so(name: str, rules: dict[str, Any], together: str | None) -> None:
+def test_the_guarantee_of_one_process_has_other_observers(
+    name: str, rules: dict[str, Any], together: str | None
+) -> None:
     task, _ = made(name, rules=rules)
     assert task.policy.guarantee.one_process
     assert ONE_PROCESS in str(task.policy.guarantee)
@@ -262,7 +262,7 @@ def test_every_kind_can_be_simulated(name: str) -> None:
     assert found["random play"] > 0
 
 
-def test_it_is_the_simulators_regret() -> None:
+def test_the_forecast_is_the_simulators_regret() -> None:
     policy = bd.make("LinTS-JDP", dim=3, horizon=300, epsilon=5.0, delta=1e-3)
     found = forecast(policy)
     assert found is not None
@@ -292,7 +292,7 @@ def test_arms_that_stay_are_simulated_as_such() -> None:
         ("DPE", {"dim": 2, "horizon": 3000, "alpha": 3}),
     ],
 )
-def test_what_takes_too_long_is_not_begun(name: str, arguments: dict[str, int]) -> None:
+def test_a_long_forecast_is_not_begun(name: str, arguments: dict[str, int]) -> None:
     policy = bd.make(name, **arguments)
     policy._prepare()
     assert forecast(policy) is None
@@ -323,7 +323,7 @@ def test_every_batch_of_the_schedule_has_its_plan(name: str) -> None:
             assert least == users
 
 
-def test_a_document_that_tells_devices_less_noise_is_found_out() -> None:
+def test_a_document_that_gives_devices_less_noise_is_refused() -> None:
     task = made_task("LinTS-SDP")
     content = copy.deepcopy(dict(task.content))
     device = content["device"]["plans"][0]["devices"][0][0]
@@ -332,7 +332,7 @@ def test_a_document_that_tells_devices_less_noise_is_found_out() -> None:
         task_facts(Task.made(content))
 
 
-def test_who_can_play_a_task_is_on_its_page() -> None:
+def test_the_facts_of_a_task_name_the_clients_that_can_play_it() -> None:
     assert task_facts(made_task("LinTS-SDP"))["clients"] == ["python", "browser"]
     assert task_facts(made_task("LinTS-JDP"))["clients"] == ["python", "browser"]
     assert task_facts(made_task("LinUCB-SDP-Amp"))["clients"] == ["python"]

@@ -142,12 +142,12 @@ def test_secrets_that_accepted_no_task_serve_none(drafted: Task, tmp_path: Path)
 @pytest.mark.parametrize(
     "wrong", [{"role": "host"}, {"role": ""}, {"operator": ""}, {"operator": "x" * 201}, {"operator": "a\nb"}]
 )
-def test_who_joins_says_role_and_operator(wrong: dict[str, str], drafted: Task) -> None:
+def test_a_join_names_role_and_operator(wrong: dict[str, str], drafted: Task) -> None:
     with pytest.raises(BandannaError):
         join_role(drafted, **{"role": "helper", "operator": "somebody", **wrong})
 
 
-def test_nobody_joins_a_task_that_has_its_keys(drafted: Task) -> None:
+def test_a_task_with_keys_cannot_be_joined(drafted: Task) -> None:
     dealt, _ = create_task(DEALT, expect=False)
     for task in (dealt, join_all(drafted, [said for _, said in joined(drafted).values()])):
         with pytest.raises(BandannaError, match="its keys already"):
@@ -155,7 +155,7 @@ def test_nobody_joins_a_task_that_has_its_keys(drafted: Task) -> None:
 
 
 @pytest.mark.parametrize("odd", [b"", b"[]", b"{}", b'{"draft": 1}', b"\xff"])
-def test_what_is_no_join_is_refused(odd: bytes, tmp_path: Path) -> None:
+def test_a_file_that_is_no_join_is_refused(odd: bytes, tmp_path: Path) -> None:
     file = tmp_path / "helper.join.json"
     file.write_bytes(odd)
     with pytest.raises(BandannaError):
@@ -164,7 +164,7 @@ def test_what_is_no_join_is_refused(odd: bytes, tmp_path: Path) -> None:
         RoleJoin.read(tmp_path / "nothing")
 
 
-def test_a_document_whose_joins_are_spoilt_is_not_shown(drafted: Task) -> None:
+def test_a_document_with_spoilt_joins_is_refused(drafted: Task) -> None:
     task = join_all(drafted, [said for _, said in joined(drafted).values()])
     content: dict[str, Any] = dict(task.content)
     spoilt: list[dict[str, Any]] = [

@@ -184,7 +184,7 @@ def test_a_ledger_that_contradicts_the_signed_sum_is_refused(analyzer: Analyzer,
     assert not (tmp_path / "out" / "ledger.json").exists()
 
 
-def test_files_that_were_changed_are_noticed(analyzer: Analyzer, tmp_path: Path) -> None:
+def test_changed_files_of_an_export_are_refused(analyzer: Analyzer, tmp_path: Path) -> None:
     out = tmp_path / "out"
     export_task(analyzer.url, out)
     file = out / "publications" / "000001.json"
@@ -232,7 +232,9 @@ def test_how_far_a_task_is_can_be_seen(analyzer: Analyzer, tmp_path: Path) -> No
         fetch_progress(analyzer.task, analyzer.url)
 
 
-def test_the_command_says_what_it_did(analyzer: Analyzer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_export_command_prints_what_it_did(
+    analyzer: Analyzer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     done = CliRunner().invoke(app, ["task", "export", "--task", analyzer.url, "--out", "kept"])
     assert done.exit_code == 0, done.output

@@ -641,7 +641,7 @@ def test_errors_name_roles_and_no_address(tmp_path: Path) -> None:
     assert ".test" not in str(told.value)
 
 
-def test_what_nobody_reports_on_is_wiped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_decisions_without_a_report_are_erased(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     town = Town(POLICY, tmp_path)
     marked = [[0.123456789, 0.2], [0.123456789, 0.4]]
 

@@ -192,7 +192,7 @@ def test_a_kill_between_commit_witness_store_and_serve_shows_nothing_twice(
             town.kill(role)
 
 
-def test_nobody_else_makes_an_analyzer_believe_that_it_was_restored(tmp_path: Path) -> None:
+def test_only_the_analyzers_own_signature_shows_that_it_was_restored(tmp_path: Path) -> None:
     """Only the analyzer's own signature of a publication that it does not know stops it: a registrar that invents one,
     that repeats an old one, or that shows another document of the analyzer changes nothing, and neither does a wrong
     cosignature make anything served.

@@ -460,7 +460,7 @@ def test_health_is_written_once_in_five_seconds(tmp_path: Path, monkeypatch: pyt
         assert sql.execute("select count(*) from about").fetchall() == [(1,)]
 
 
-async def test_a_role_that_is_not_well_tells_strangers_no_reason() -> None:
+async def test_an_unready_role_gives_strangers_no_reason() -> None:
     app = a_role(health=lambda: {"ok": False, "fenced": True})
     outside = Asked(app, "GET", "/readyz")
     assert (await outside.answer(), outside.document) == (503, {"ok": False})

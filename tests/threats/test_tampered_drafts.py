@@ -89,14 +89,14 @@ NOBODYS = {
 }
 
 
-def test_everybody_signs_for_a_key_of_nobody(drafted: Task) -> None:
+def test_anyone_can_sign_for_a_key_without_an_owner(drafted: Task) -> None:
     one = encode_base64url(NOBODYS["one"])
     assert verify(one, drafted.id, "share", b"anything", encode_base64url(NOBODYS["one"] + bytes(32)))
 
 
 @pytest.mark.parametrize("kind", ["agree", "seal"])
 @pytest.mark.parametrize("key", NOBODYS)
-def test_nobody_accepts_a_key_that_nobody_owns(kind: str, key: str, drafted: Task) -> None:
+def test_a_key_without_an_owner_is_refused(kind: str, key: str, drafted: Task) -> None:
     joined = {role: join_role(drafted, role, role) for role in drafted.roles}
     own, said = joined["helper"]
     made = replace(said, keys={**said.keys, kind: encode_base64url(NOBODYS[key])}).signed(own.sign)
@@ -104,7 +104,7 @@ def test_nobody_accepts_a_key_that_nobody_owns(kind: str, key: str, drafted: Tas
         join_all(drafted, [made if role == "helper" else each for role, (_, each) in joined.items()])
 
 
-def test_nobody_accepts_a_key_for_which_everybody_signs(drafted: Task) -> None:
+def test_a_key_for_which_anyone_can_sign_is_refused(drafted: Task) -> None:
     joined = {role: join_role(drafted, role, role)[1] for role in drafted.roles}
     said, nobodys = joined["helper"], NOBODYS["one"]
     signature = encode_base64url(nobodys + bytes(32))
@@ -114,7 +114,7 @@ def test_nobody_accepts_a_key_for_which_everybody_signs(drafted: Task) -> None:
         join_all(drafted, list(joined.values()))
 
 
-def test_nobody_joins_with_the_key_of_another(drafted: Task) -> None:
+def test_a_role_cannot_join_with_the_key_of_another(drafted: Task) -> None:
     joined = {role: join_role(drafted, role, role) for role in drafted.roles}
     own, said = joined["helper"]
     taken = joined["shuffler"][1].keys["agree"]

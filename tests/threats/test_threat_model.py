@@ -130,7 +130,7 @@ class Filled(Inside):
 
 
 @pytest.mark.parametrize("who", ["registrar", "shuffler"])
-def test_who_makes_tickets_reads_one_persons_counts_from_what_is_public(who: str, tmp_path: Path) -> None:
+def test_the_maker_of_tickets_can_isolate_one_users_counts(who: str, tmp_path: Path) -> None:
     """A registrar, a host with its token, or a single shuffler invents all people of a batch but one: the public total
     less what they have sent is that person's noisy counts, exactly. A single report's noise is all that is left.
     """
