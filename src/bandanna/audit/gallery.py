@@ -101,24 +101,6 @@ def float_laplace() -> Target:
 DIM, HORIZON, BATCH, DELTA = 5, 20_000, 20, 0.1  # of paper 000's figures
 
 
-@dataclass(frozen=True, kw_only=True)
-class PublishedNoise:
-    """The noise of an algorithm of paper 000 at one nominal budget, and the claim made for it."""
-
-    algorithm: str
-    epsilon: float
-
-    @property
-    def std(self) -> float:
-        """The standard deviation per entry and draw."""
-        return published_std(self.algorithm, self.epsilon, DELTA, horizon=HORIZON, batch=BATCH)
-
-    @property
-    def claim(self) -> Claim:
-        """The nominal budget as a claim."""
-        return Claim(epsilon=self.epsilon, delta=DELTA)
-
-
 def published_std(algorithm: str, epsilon: float, delta: float, *, horizon: int, batch: int) -> float:
     """Return sigma per entry and draw of LinUCB-LDP, -JDP or -SDP-Amp, as in the public code of paper 000's authors."""
     if algorithm == "LinUCB-LDP":
@@ -173,29 +155,29 @@ def _farthest_reports() -> Floats:
 
 def printed_local_noise(epsilon: float) -> Target:
     """Make the target of LinUCB-LDP: noise sqrt(ln(2.5/delta))/epsilon on reports that may be sqrt 12 apart."""
-    noise = PublishedNoise(algorithm="LinUCB-LDP", epsilon=epsilon)
+    std = published_std("LinUCB-LDP", epsilon, DELTA, horizon=HORIZON, batch=BATCH)
     reports = _farthest_reports()
     move = reports[0] - reports[1]
 
     def draw(swapped: bool, runs: int, rng: np.random.Generator) -> Floats:
-        report = reports[int(swapped)] + rng.normal(0.0, noise.std, (runs, len(move)))
+        report = reports[int(swapped)] + rng.normal(0.0, std, (runs, len(move)))
         return np.asarray(report @ move[:, None])
 
-    return Target(name="", claim=noise.claim, draw=draw)
+    return Target(name="", claim=Claim(epsilon=epsilon, delta=DELTA), draw=draw)
 
 
 def reused_tree_noise(epsilon: float) -> Target:
     """Make the target of LinUCB-JDP: two consecutive releases share their draws, so they differ by a bare report."""
-    noise = PublishedNoise(algorithm="LinUCB-JDP", epsilon=epsilon)
+    std = published_std("LinUCB-JDP", epsilon, DELTA, horizon=HORIZON, batch=BATCH)
     reports = _farthest_reports()
     move = reports[0] - reports[1]
 
     def draw(swapped: bool, runs: int, rng: np.random.Generator) -> Floats:
-        before = rng.normal(0.0, noise.std, (runs, len(move)))  # all other reports are known
+        before = rng.normal(0.0, std, (runs, len(move)))  # all other reports are known
         after = before + reports[int(swapped)]
         return np.stack([before @ move, after @ move], axis=-1)
 
-    return Target(name="", claim=noise.claim, draw=draw)
+    return Target(name="", claim=Claim(epsilon=epsilon, delta=DELTA), draw=draw)
 
 
 def printed_amplification(epsilon: float) -> Target:
@@ -203,17 +185,17 @@ def printed_amplification(epsilon: float) -> Target:
 
     The score is the likelihood that one of the reports is the other.
     """
-    noise = PublishedNoise(algorithm="LinUCB-SDP-Amp", epsilon=epsilon)
+    std = published_std("LinUCB-SDP-Amp", epsilon, DELTA, horizon=HORIZON, batch=BATCH)
     reports = _farthest_reports()
     length = float(np.linalg.norm(reports[0] - reports[1]))
 
     def draw(swapped: bool, runs: int, rng: np.random.Generator) -> Floats:
         # along the line through both reports, which alone distinguishes them
-        along = rng.normal(0.0, noise.std, (runs, BATCH))
+        along = rng.normal(0.0, std, (runs, BATCH))
         along[:, 0] += 0.0 if swapped else length
-        return np.asarray(special.logsumexp(along * length / noise.std**2, axis=-1))[:, None]
+        return np.asarray(special.logsumexp(along * length / std**2, axis=-1))[:, None]
 
-    return Target(name="", claim=noise.claim, draw=draw)
+    return Target(name="", claim=Claim(epsilon=epsilon, delta=DELTA), draw=draw)
 
 
 def first_fit_target() -> Target:
@@ -441,11 +423,6 @@ def refits_target(kind: type[GLMJDP]) -> Target:
     return Target(name="", claim=Claim(epsilon=stated.epsilon, delta=stated.delta), draw=draw, chunk=256)
 
 
-def printed_refits() -> Target:
-    """Make the target of the printed rule."""
-    return refits_target(PrintedGLMJDP)
-
-
 # Faults of privacy software
 
 
@@ -543,7 +520,7 @@ KNOWN_FAULTS: dict[str, Callable[[], Target]] = {
     "a reused draw": reused_noise,
     "a re-noised batch": renoised_batch,
     "a batch closed by who answered": closed_by_answers,
-    "the printed refit rule of GLM-JDP": printed_refits,
+    "the printed refit rule of GLM-JDP": lambda: refits_target(PrintedGLMJDP),
     "paper 000, LDP, epsilon 1": lambda: printed_local_noise(1.0),
     "paper 000, LDP, epsilon 10": lambda: printed_local_noise(10.0),
     "paper 000, JDP, epsilon 1": lambda: reused_tree_noise(1.0),

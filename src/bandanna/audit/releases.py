@@ -379,7 +379,7 @@ class ReleasePair:
         With Gaussian noise: a difference although all noised values come out the same. With other noise: fields of the
         estimates beside the total that differ.
         """
-        return bool(self._told) if self._noise_moves is None else bypasses_noise(self._shown)
+        return bool(self._differing) if self._noise_moves is None else bypasses_noise(self._shown)
 
     @cached_property
     def fixed(self) -> bool:
@@ -436,7 +436,7 @@ class ReleasePair:
         return self._local and self.beside and not bypasses_noise(lambda swapped, spy: self.estimates(swapped, spy, ()))
 
     @cached_property
-    def _told(self) -> list[int]:
+    def _differing(self) -> list[int]:
         """The indices of the numbers beside the totals that differ for the neighbours with the same noise."""
         one, two = (
             numbers_from_leaves(fields_beside_total(self.estimates(swapped, FastNoise(np.random.default_rng(0)), ())))
@@ -452,7 +452,7 @@ class ReleasePair:
         estimates = self.estimates(swapped, source, ())
         fields = numbers_from_leaves(fields_beside_total(estimates))
         columns = [float(np.sum(np.asarray(each.total) * self.move)) for each in estimates]
-        return np.asarray(columns + [fields[place] if place < len(fields) else 0.0 for place in self._told])
+        return np.asarray(columns + [fields[place] if place < len(fields) else 0.0 for place in self._differing])
 
     @cached_property
     def pairs(self) -> list[LawPair] | None:
@@ -477,7 +477,7 @@ class ReleasePair:
         one, two = (self.totals(swapped, FastNoise(np.random.default_rng(0)), ())[0] for swapped in (False, True))
         return float(np.sum(np.abs(np.rint((one - two) / step)))) / scale  # the same noise in both
 
-    def seen(self, swapped: bool, runs: int, rng: np.random.Generator) -> Floats:
+    def draw(self, swapped: bool, runs: int, rng: np.random.Generator) -> Floats:
         """Return numbers that distinguish the neighbours in `runs` runs, (runs, k)."""
         if self.alone:
             return np.stack([self._single(swapped, FastNoise(each)) for each in rng.spawn(runs)])
@@ -583,5 +583,5 @@ class ReleaseScript:
 
     def draw(self, swapped: bool, runs: int, rng: np.random.Generator) -> Floats:
         """Draw the view of an observer of all releases, (runs, k)."""
-        seen = np.concatenate([each.seen(swapped, runs, rng) for each in self.releases], axis=-1)
+        seen = np.concatenate([each.draw(swapped, runs, rng) for each in self.releases], axis=-1)
         return np.asarray(seen.sum(axis=-1, keepdims=True)) if self.scored else seen

@@ -78,7 +78,7 @@ class Mechanism(ABC):
 
     def integers(self, value: ArrayLike) -> NDArray[np.int64]:
         """Return the value as 64-bit integers of shape (..., dim); refuse other values."""
-        array = read_numeric_array("value", value, "64-bit integers: round before the release", kinds="iu")
+        array = read_numeric_array("value", value, "64-bit integers, rounded before the release", kinds="iu")
         if array.size and (array.max() >= _ROOM or array.min() <= -_ROOM):
             given = ValueSummary("an entry of size 2^62 or more")
             raise InvalidStatistic("value", given, "integers below 2^62 in size")

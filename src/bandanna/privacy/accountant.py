@@ -38,11 +38,9 @@ _LARGEST_PURE = 600.0  # pure epsilon of one event; what is larger is priced by 
 def composed_delta(counts: Counter[events.Event], epsilon: float, tail: float) -> float:
     """Return delta at `epsilon` of all events together, spending about `tail` of total-variation mass.
 
-    For events that are not all Gaussian. Each event is replaced by a pair that dominates it; the pairs' loss
-    distributions are discretised upwards and convolved (dp-accounting). Everything with a Gaussian price mu is one
-    Gaussian of standard deviation 1/mu; Laplace noise on one real coordinate is itself; other pure events are
-    randomized response of their epsilon; shuffled Gaussians are a report among mixtures, at the local epsilon that
-    leaves a mass within the tail.
+    Each event is replaced by a pair that dominates it, and the pairs' loss distributions are convolved (dp-accounting):
+    one Gaussian for everything with a Gaussian price; Laplace noise on one real coordinate as it is; randomized
+    response for other pure events; shuffled Gaussians as a report among mixtures.
     """
     rounded = 10.0 ** math.floor(math.log10(tail))  # neighbouring epsilons share one composition
     total, spent = _compose(tuple(counts.items()), rounded)
@@ -365,11 +363,10 @@ SEPARATOR = "\x1f"  # in the names of tasks that are parts of alternatives: task
 def iterate_alternatives(tasks: Mapping[str, EventCounts]) -> Iterator[dict[str, EventCounts]]:
     """Yield the tasks that one user can be in: one alternative of each set.
 
-    A policy that queries sums over the users with whom it explores, and sums over the others, has a set of two
-    alternatives. A user is in one of them, with all its parts, and the dearest one counts. A user who changes
-    alternatives between neighbouring worlds moves both sums by a contribution. For reports in a ball around 0 this is
-    half the sensitivity each, which never costs more than the dearer alternative (proofs.md 0.4). Reports far from
-    0, such as bits, have no alternatives; the caller checks this (`policies.base.check_group`).
+    Sums over the users with whom a policy explores, and over the others, are alternatives: a user is in one of them,
+    and the dearest counts. A user who changes alternatives between neighbouring worlds moves both sums by a
+    contribution, which for reports in a ball around 0 costs no more than the dearer one (proofs.md 0.4). The caller
+    checks the reports (`policies.base.check_group`).
     """
     families: dict[str, dict[str, list[str]]] = {}
     for name in tasks:

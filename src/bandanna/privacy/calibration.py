@@ -258,7 +258,7 @@ def binomial_noise(
     """Return the least noise for batches of `users`, for a user in at most `participations` of them.
 
     `sensitivity` is the l2 diameter of the domain, `reach` its largest coordinate range. The first lattice is that of
-    A.4; it is refined until the sum's std is within 2 % of the central Gaussian's.
+    proofs.md A.4; it is refined until the sum's std is within 2 % of the central Gaussian's.
     """
     budget = _require_bounded_support(budget)
     sensitivity, reach = validation.positive("sensitivity", sensitivity), validation.positive("reach", reach)
@@ -379,9 +379,8 @@ def bit_event(noise: BinomialNoise, users: int | None = None) -> BinomialEvent:
 def bit_noise(*, users: int, budget: Budget, participations: int = 1) -> BinomialNoise:
     """Return the least noise for batches of `users`, for a user in at most `participations` of them.
 
-    A batch of B users sums to c (sum of bits) + Bin(B b, 1/2): neighbours differ by exactly c, nothing is rounded, and
-    the privacy profile is exact (`binomial_delta`). With c = 1 a large batch would have far more noise than it needs,
-    because b is a whole number.
+    A batch of B users sums to c (sum of bits) + Bin(B b, 1/2). Neighbours differ by exactly c copies, so the privacy
+    profile is exact (`binomial_delta`); with c = 1 the whole number b would often be too large.
     """
     budget = _require_bounded_support(budget)
     users, times = validation.integer("batch", users, least=2), validation.integer("participations", participations)
@@ -490,9 +489,8 @@ _WORTH = 0.1  # share of the chance of exact candidates
 def best_cap(*, dim: int, epsilon: float) -> CapEvent:
     """Return the cosine, chance and number of candidates with the least variance among those that cost at most epsilon.
 
-    An estimate is r u / m, of squared length r^2 / m^2, so the largest m = E<u, u0> has the least variance. The search
-    is for exact candidates, p (1-q) / ((1-p) q) = e^epsilon; the chance is then lowered until the price, steps
-    included, is met.
+    The largest m = E<u, u0> has the least variance. The search is for exact candidates; the chance is then lowered
+    until the price, steps included, is met.
     """
     dim, epsilon = check_direction_dim(dim), validation.epsilon(epsilon)
     if not LEAST_CAP <= epsilon < math.inf:

@@ -22,9 +22,8 @@ from bandanna.types import Floats
 def largest_ratio(renyi: Callable[[float], float], *, relative: float) -> float:
     """Return an upper bound of sup_{alpha > 1} D_alpha / alpha, at most a factor 1 + `relative` above it.
 
-    Between two orders the curve is bounded because (alpha - 1) D_alpha is convex and D_alpha does not fall (van Erven
-    and Harremoes 2014). Beyond alpha = D_infinity / best nothing can be larger. Intervals whose bound is above the best
-    value found are halved.
+    (alpha - 1) D_alpha is convex and D_alpha does not fall (van Erven and Harremoes 2014), which bounds the curve
+    between two orders. Intervals whose bound is above the best value are halved.
     """
     top = renyi(math.inf)
     if top == 0 or math.isinf(top):

@@ -98,8 +98,8 @@ class DiscreteLaplaceEvent(Event):
 class CapEvent(Event):
     """One of `candidates` random directions: the first inside, or outside, the cap <u, u0> >= `cosine` about u0.
 
-    With probability `chance` the first inside is sent, else the first outside; if there is none, the first of all. A
-    direction is that of a Gaussian vector of `dim` coordinates in whole steps, `steps` to a standard deviation.
+    With probability `chance` the first inside is sent, else the first outside; if there is none, the first of all.
+    `steps` of a Gaussian coordinate make a standard deviation.
     """
 
     cosine: float
@@ -242,9 +242,9 @@ def unwrap_all_records(event: Event) -> Event:
 
 
 def format_event(event: Any) -> str:
-    """Write an event as its `repr` does, with its stored name, even if an earlier `repr` was interrupted.
+    """Write an event as its `repr` does, with its stored name.
 
-    A signal inside the `repr` of a dataclass leaves a mark, and every later `repr` of the object is `...`.
+    A signal inside the `repr` of a dataclass leaves a mark that makes every later one `...`.
     """
     if isinstance(event, tuple):
         return f"({', '.join(map(format_event, event))}{',' * (len(event) == 1)})"

@@ -88,8 +88,7 @@ def residues(rate: Array, rate_hat: Array) -> Array:
 
         w_i = prod_j (th_i - thh_j) / prod_{j != i} (th_i - th_j)
 
-    For interlaced parameters all w_i > 0 and w_hat_i > 0. Everything is written in the rates 1 - theta, which are exact
-    in floating point near theta = 1, so no step subtracts nearly equal numbers. Poles are on the last axis.
+    In the rates 1 - theta no step subtracts nearly equal numbers near theta = 1. Poles are on the last axis.
     """
     zeros = rate_hat[..., None, :] - rate[..., :, None]  # (..., n, n): th_i - thh_j
     poles = rate[..., None, :] - rate[..., :, None] + np.eye(rate.shape[-1])  # (..., n, n): th_i - th_j; 1 for j = i
@@ -234,8 +233,8 @@ class BLT(Factorisation):
         """Return the BLT with the least unit_std() that the search finds with at most `buffers` buffers; cached on
         disk.
 
-        A further buffer is kept only if it helps. n buffers can match the first 2n + 1 coefficients of the square root,
-        so no more than T // 2 are tried. Inside `use_factorisations` it returns the given one.
+        n buffers can match the first 2n + 1 coefficients of the square root, so no more than T // 2 are tried. Inside
+        `use_factorisations` it returns the given one.
         """
         horizon, buffers = validation.integer("horizon", horizon), validation.integer("buffers", buffers)
         most = min(buffers, horizon // 2)
@@ -312,8 +311,7 @@ class BLT(Factorisation):
 def use_factorisations(factorisations: Iterable[BLT]) -> Iterator[None]:
     """Make `BLT.optimal` return the one of these with the same horizon, if there is one, inside this context.
 
-    The last digits of the search depend on the processor, and a stream that is continued elsewhere must keep its
-    factorisation.
+    The search's last digits depend on the processor, and a stream that moves must keep its factorisation.
     """
     token = _GIVEN.set({each.horizon: each for each in factorisations})
     try:

@@ -110,8 +110,7 @@ class BudgetBalance:
     Parameters
     ----------
     spent, total
-        Epsilon at `delta`: of all releases so far together, and of the whole budget. Users in different batches pay
-        side by side, so `spent` need not grow with every release.
+        Epsilon at `delta`: of all releases so far together, and of the whole budget.
     delta
         Delta of the budget; 1e-6 for a budget without one.
     """
@@ -359,7 +358,7 @@ _BITS = 4096  # of a whole number: its digits can be written
 
 def hash_user(secret: bytes, user: Any, name: str) -> str:
     """Return the keyed hash of a user id; 17, NumPy's 17 and "17" are equal. Errors never show an id."""
-    allowed = "a user's id: a text that is not empty, or a whole number"
+    allowed = "a non-empty text or a whole number"
     if isinstance(user, bool | np.timedelta64) or not isinstance(user, str | int | np.integer):
         raise InvalidStatistic(name, user, allowed)
     if isinstance(user, str):

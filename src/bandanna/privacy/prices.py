@@ -157,7 +157,7 @@ def _steepest(z: Floats, log_mass: Floats, width: int) -> float:
 def _walk_side(law: LatticeLaw, zmax: float, width: int, sign: int) -> tuple[Floats, Floats]:
     """Return |z| at cuts outwards from the mode with |z| <= zmax, and the log mass of the lattice point just outside.
 
-    sign = +1: cuts j = mode+1, mode+1+w, ... and the tail P(X >= j); sign = -1: j = mode, mode-w, ... and P(X < j).
+    sign = +1: cuts j = mode+1, mode+1+w, ... and P(X >= j); sign = -1: j = mode, mode-w, ... and P(X < j).
     """
     reach = law.most - law.mode if sign > 0 else law.mode - law.least
     span = min(reach, (zmax + 4 + zmax**2 / max(law.std, 1.0)) * law.std + 40)
@@ -297,8 +297,8 @@ _SHARE = 2.0**-14  # rounding may raise the sensitivity by this share
 def fine_grid(std: float, change: float, touched: int) -> float:
     """Return a grid of std / 2^k with grid sqrt(touched) <= change / 2^14, k >= 20: its rounding costs next to nothing.
 
-    `change` is the l2 sensitivity before rounding and `touched` the number of released coordinates that one user can
-    change. Powers of two keep std/grid exact and let prices be cached. In l1, pass touched = dim^2.
+    `change` is the l2 sensitivity before rounding, `touched` the number of released coordinates that one user can
+    change. In l1, pass touched = dim^2.
     """
     std, change = validation.positive("std", std), validation.positive("sensitivity", change)
     steps = std * math.sqrt(touched) / (_SHARE * change)
@@ -315,8 +315,6 @@ _LEFT_OUT = 2 * math.exp(-98)
 @lru_cache(maxsize=4096)
 def binomial_delta(trials: int, probability: float, shift: int, epsilon: float) -> float:
     """Return the smallest delta at `epsilon` for integers at most `shift` apart with Bin(trials, probability) noise.
-
-    For X ~ Bin(n, p) and an integer shift k the views are X + k and X; a smaller shift is never easier to see, so
 
         delta(epsilon) = max over both directions of  sum_j (P(X + k = j) - e^epsilon P(X = j))_+ .
 

@@ -79,11 +79,7 @@ class ShuffledBatches:
         return self._proven(scale, delta, found, low, high)
 
     def _proven(self, scale: float, delta: float, found: float, low: float, high: float) -> float:
-        """Return an epsilon near `found` that `delta` proves.
-
-        It is a little above `found` if its search ends elsewhere; below it, as long as the eps0 of that search is
-        better.
-        """
+        """Return an epsilon near `found` that `delta` proves, lowered as long as another eps0 is better."""
         proven, margin = high, _ROUNDING
         while found < proven * (1 - _ROUNDING):
             value, place = self._least(scale, found)
@@ -114,8 +110,8 @@ class ShuffledBatches:
     def _alternating(self, epsilon: float, delta: float, low: float, high: float, relative: float) -> float:
         """Return the least scale between two, the second of which keeps `delta`.
 
-        The search alternates between the best eps0 for a scale and the least scale for that eps0, until the scale falls
-        no more. It begins at the scale that the sketch needs.
+        The search alternates between the best eps0 for a scale and the least scale for that eps0, from that of the
+        sketch on.
         """
 
         def find_scale(bound: Callable[[float, float], float], start: float, relative: float) -> float:
@@ -294,11 +290,9 @@ def _vertex(places: tuple[float, float, float], values: tuple[float, float, floa
 def shuffled_gaussian_delta(*, std: float, sensitivity: float, users: int, epsilon: float, times: int = 1) -> float:
     """Return the least delta that we can prove at `epsilon` for a user in `times` shuffled batches of `users` each.
 
-    Each of n users reports x_i + N(0, sigma^2 I), |x_i - x_i'|_2 <= Delta_2, and a shuffler permutes the reports. For
-    every eps0 > 0 the user's report hides among others that are, with probability e^-eps0, draws from the mixture of
-    the user's two laws (Theorem B, proofs.md B.1). A shuffle is a post-processing of the reports, so
-    delta_G(epsilon; sqrt(M) Delta_2 / sigma) bounds delta too. Reference: Balle, Bell, Gascon, Nissim, "The privacy
-    blanket of the shuffle model" (CRYPTO 2019), for the sum over n; the mixture and its price are our own.
+    Each of n users reports x_i + N(0, sigma^2 I), |x_i - x_i'|_2 <= Delta_2, and a shuffler permutes the reports; see
+    `ShuffledBatches` for the bound. Reference: Balle, Bell, Gascon, Nissim, "The privacy blanket of the shuffle model"
+    (CRYPTO 2019), for the sum over n; the mixture and its price are our own.
     """
     batches, scale = _read_batches(users, times), _read_scale(std, sensitivity)
     return batches.delta(scale, validation.non_negative("epsilon", epsilon))
