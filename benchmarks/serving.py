@@ -78,6 +78,18 @@ def theirs() -> Any:
     return Starlette(routes=[Route("/tasks/{task}/starlette", route, methods=["POST"])])
 
 
+def alone(app: Any, log: Any) -> Any:
+    """Return an application of a role that passes all requests to another application."""
+    own = ours(log)
+
+    class Passing(type(own)):  # type: ignore[misc]
+        async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+            await (app if scope["type"] == "http" else super().__call__)(scope, receive, send)
+
+    own.__class__ = Passing
+    return own
+
+
 def child(kind: str) -> None:
     """A server: prints its port, then its CPU seconds for every line it is sent."""
     from bandanna.deployment.http.metrics import EventLog
@@ -96,7 +108,8 @@ def child(kind: str) -> None:
         threading.Thread(target=tell, daemon=True).start()
 
     log = EventLog("bench")
-    app = bare if kind == "bare" else theirs() if kind == "starlette" else ours(log)
+    others = {"bare": bare, "starlette": theirs()}
+    app = alone(others[kind], log) if kind in others else ours(log)
     serve(app, host="127.0.0.1", port=0, cert=None, key=None, log=log, ready=ready)
 
 
