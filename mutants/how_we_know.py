@@ -92,7 +92,9 @@ def looked_up(name: str, evidence: dict[str, dict[str, str]]) -> dict[str, str]:
     held = evidence[name]
     file, _, function = held["test"].partition("::")
     tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
-    if not any(isinstance(each, ast.FunctionDef) and each.name == function for each in tree.body):
+    if not any(
+        isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef) and each.name == function for each in tree.body
+    ):
         raise LookupError(f"{name}: no such test any more: {held['test']}")
     path = held["mutant"].partition("::")[0]
     if not any(each.name.startswith(held["mutant"] + " [") for each in mutants(ROOT / path, ROOT)):

@@ -55,7 +55,7 @@ def made(name: str, **tables: Any) -> tuple[Task, dict[str, VisibilityRow]]:
         ("LinTS-LDP", 0, None, "every noisy report"),
         ("LinUCB-SDP-Vec", 1, "the noisy counts of every report", "the totals of a batch"),
         ("LinUCB-SDP-Vec", 2, "a uniform share of every report", "the totals of a batch"),
-        ("LinUCB-SDP-Amp", 1, "sealed reports, which it cannot open", "the noisy reports of a batch, sorted"),
+        ("LinUCB-SDP-Amp", 1, "sealed reports, which it cannot open", "the noisy reports of a batch in sorted order"),
         ("LinUCB-CSDP", 1, "the noisy counts of every level of every report", "the totals of every full batch"),
         ("LinUCB-CSDP", 2, "a uniform share of every report", "the totals of every full batch"),
     ],

@@ -44,7 +44,7 @@ from bandanna.simulation.environments.population import OneClientPerRound, Popul
 _LENGTH = 4  # bytes before each report of a request
 _TRACES = "the slot, address and time of every report, and who gave a final one"
 _TRUSTED = "nothing: it is trusted"
-_PARTICIPATION_VISIBLE = "that one takes part is not hidden"
+_PARTICIPATION_VISIBLE = "participation is not hidden"
 
 
 class VisibilityRow(NamedTuple):
@@ -98,7 +98,7 @@ def visibility_table(task: Task) -> list[VisibilityRow]:
     stated, policy = task.policy.guarantee, task.policy
     batches = first_batches(policy, task.arms, mixers=task.mixers, seeded=task.seed is not None, most=1)
     return [
-        VisibilityRow("device", "the own context, reward and noise", "-"),
+        VisibilityRow("device", "its own context, reward and noise", "-"),
         VisibilityRow("network", _describe_sent(batches), _wire(task)),
         VisibilityRow("registrar", "who takes part in which batch, and no report", _registrar(policy, stated)),
         *_mixers(policy, task.mixers, stated, batches),
@@ -151,7 +151,7 @@ def _mixers(policy: Policy[Any], count: int, stated: Guarantee, batches: tuple[B
         left = f"everything, as long as {honest}; else: {describe_mixer_guarantee(stated)}"
         return [VisibilityRow("shuffler", f"sealed reports, which it cannot open; {_TRACES}", left)]
     if policy.privacy.noise == "mixer":
-        return [VisibilityRow("shuffler", f"every report without noise, which it adds; {_TRACES}", _TRUSTED)]
+        return [VisibilityRow("shuffler", f"every report without noise; it adds the noise; {_TRACES}", _TRUSTED)]
     levels = " of every level" if policy.privacy.model == "concurrent" else ""
     return [
         VisibilityRow(
@@ -169,7 +169,7 @@ def _analyzer(policy: Policy[Any], count: int, stated: Guarantee, batches: tuple
         return VisibilityRow("analyzer", f"every noisy report; {_TRACES}", describe_promise(stated))
     if _sealed(batches):
         return VisibilityRow(
-            "analyzer", "the noisy reports of a batch, sorted: not whose they are", describe_promise(stated)
+            "analyzer", "the noisy reports of a batch in sorted order, without their senders", describe_promise(stated)
         )
     totals = "the totals of every full batch of every level" if concurrent else "the totals of a batch"
     if _public(batches):
