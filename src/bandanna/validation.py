@@ -284,7 +284,8 @@ def _describe_bad_arguments(
     if len(given) > len(places):
         rest = next((name for name in known if name not in places and name not in named), "...")
         bound = len({*_BOUND} & {*places})
-        allowed = f"named after the first {len(places) - bound}" if len(places) > bound else "named"
+        free = len(places) - bound
+        allowed = "named" + (" after the first" + f" {free}" * (free > 1)) * (free > 0)
         unnamed = ValueSummary(f"{len(given) - bound} without names")
         return InvalidArgument("arguments", unnamed, allowed, f"Write {called}({rest}=...)")
     absent = [

@@ -176,8 +176,10 @@ def plan(
     tuple of Forecast
         One for each privacy model.
     """
-    if (dim is None) == (features is None):
-        raise InvalidArgument("dim", dim, "None if `features` is given, and an integer otherwise")
+    if dim is None and features is None:
+        raise InvalidArgument("dim", None, "an integer, unless `features` is given")
+    if dim is not None and features is not None:
+        raise InvalidArgument("features", features, "left out if `dim` is given")
     if features is not None and validation.boolean("fixed", fixed):
         raise InvalidArgument("fixed", fixed, "False if `features` is given")
     sized = ("dim", dim, 2) if features is None else ("features", features, 1)
