@@ -111,7 +111,7 @@ def test_replicates_and_weights_change_nothing() -> None:
     np.testing.assert_allclose(both[0], alone, atol=1e-9)
 
 
-def test_what_is_no_number_is_refused_by_its_place() -> None:
+def test_a_value_that_is_not_finite_is_named_by_its_position() -> None:
     x, y, _ = sample()
     spoilt = x.copy()
     spoilt[3, 1] = np.nan
@@ -207,7 +207,7 @@ def test_every_estimate_of_a_run_is_that_of_all_data(link: Link) -> None:
         np.testing.assert_allclose(found, exact, rtol=0, atol=3e-6)
 
 
-def test_what_is_far_away_is_not_trusted() -> None:
+def test_an_expansion_is_not_used_far_from_its_anchor() -> None:
     x, r = rows(Probit(), n=60, seeds=2)
     anchors = np.array([[0.0, 0.0, 0.0], [2.0, -1.0, 0.0]])
     near = make_empty_expansion(2, 3).move(Probit(), np.arange(2), anchors, x[:, :20], r[:, :20])

@@ -141,7 +141,7 @@ POLICIES = [linucb, oful, oful_jdp, batched, rarely_switching]
 )
 @examples(10, full=25)
 @example(seed=0, users=200, arms=2, dim=2, size=1e100)
-def test_a_decision_is_the_same_in_any_company(
+def test_a_decision_is_the_same_beside_any_other_users(
     policy: Callable[..., Callable[[Floats], Any]], seed: int, users: int, arms: int, dim: int, size: float
 ) -> None:
     rng = np.random.default_rng(seed)
@@ -155,7 +155,7 @@ def test_a_decision_is_the_same_in_any_company(
     size=st.sampled_from([1.0, 1e-30, 1e3, 1e50, 1e100, 1e200, 1e307]),
 )
 @settings(max_examples=50)
-def test_a_report_is_the_same_in_any_company(seed: int, users: int, dim: int, size: float) -> None:
+def test_a_report_is_the_same_beside_any_other_users(seed: int, users: int, dim: int, size: float) -> None:
     rng = np.random.default_rng(seed)
     features = near_tied(rng, users, 1, dim, size)[:, 0]
     policy, report, ball = LinUCB(dim=dim, horizon=10, privacy=none()), LinearReport(features=dim), Ball(dim=dim)
@@ -168,7 +168,7 @@ def test_a_report_is_the_same_in_any_company(seed: int, users: int, dim: int, si
 
 @given(seed=st.integers(0, 2**32 - 1), seeds=st.integers(2, 60), dim=st.sampled_from([1, 2, 3, 5, 8, 13]))
 @settings(max_examples=25)
-def test_a_seed_decides_the_same_in_any_company(seed: int, seeds: int, dim: int) -> None:
+def test_a_seed_decides_the_same_beside_any_other_seeds(seed: int, seeds: int, dim: int) -> None:
     rng = np.random.default_rng(seed)
     policy = LinUCB(dim=dim, horizon=10_000, privacy=none())
     features = near_tied(rng, seeds, 20, dim, 1.0)
@@ -186,7 +186,7 @@ def test_a_seed_decides_the_same_in_any_company(seed: int, seeds: int, dim: int)
 
 
 @pytest.mark.parametrize("policy", [GLMUCB, GLOC, ECOLog])
-def test_a_seed_of_a_generalised_policy_decides_the_same_in_any_company(policy: Any) -> None:
+def test_a_seed_of_a_generalised_policy_decides_the_same_beside_any_other_seeds(policy: Any) -> None:
     rng = np.random.default_rng(3)
     made = policy(dim=3, horizon=20, parameter_bound=3.0)
     contexts = clip_norm(rng.normal(size=(20, 30, 10, 3)), 1.0)
@@ -232,7 +232,7 @@ def test_a_far_estimate_moves_no_other() -> None:
     in_company(project, np.arange(12.0), rng)
 
 
-def test_a_seed_of_thompson_sampling_draws_the_same_in_any_company() -> None:
+def test_a_seed_of_thompson_sampling_draws_the_same_beside_any_other_seeds() -> None:
     policy = Thompson(n_arms=2, horizon=10)
     rewards = np.array([[1.0, 0.5], [0.0, 0.3], [0.5, 0.5], [0.4, 0.2]])  # (rounds, seeds)
     sums = []

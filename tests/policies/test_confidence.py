@@ -452,7 +452,7 @@ def one_by_one(made: Confidence | Ellipsoid) -> None:
     ]
 
 
-def test_what_kernels_are_told_is_what_is_estimated_with() -> None:
+def test_the_tables_of_kernels_are_those_of_the_estimate() -> None:
     single = RunLengthSizes(((1, 3),))
     one_by_one(compute_confidence(STDS, single, **SETTING, reward_std=0.5, independent=True, growing=True))
     printed = PaperConfidence(matrix=3.0, vector=0.5).radii(STDS, single, **SETTING)

@@ -353,7 +353,7 @@ def test_probabilities_sum_to_1_however_many_plays_there_were(scale: float) -> N
     assert sum(compute_best_arm_probability(arm, alphas, betas) for arm in range(4)) == pytest.approx(1.0, abs=1e-9)
 
 
-def test_nobody_waits_for_what_nobody_looks_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_probabilities_of_thompson_sampling_are_computed_on_first_use(monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[int] = []
     genuine = thompson.compute_best_arm_probability
 
@@ -373,7 +373,7 @@ def test_nobody_waits_for_what_nobody_looks_at(monkeypatch: pytest.MonkeyPatch) 
     assert looked
 
 
-def test_side_by_side_every_run_has_its_own() -> None:
+def test_replicates_have_probabilities_of_their_own() -> None:
     sums, pulls = np.array([[3.0, 1.0], [0.0, 9.0]]), np.array([[4.0, 4.0], [5.0, 10.0]])
     rng, policy = np.random.default_rng(0), bd.make("Thompson", n_arms=2, horizon=50)
     state = ArmSums(sums=sums, pulls=pulls, rounds=8)

@@ -247,7 +247,7 @@ def test_no_size_of_a_private_group_is_refused(name: str, budget: dict[str, floa
     estimate.check_users(10**9)  # everybody in one group
 
 
-def test_what_is_out_of_range_is_clipped_and_counted() -> None:
+def test_values_out_of_range_are_clipped_and_counted() -> None:
     arms = np.tile([[3.0, 0.0, 0.0], [0.0, 0.5, 0.0]], (50, 1, 1))
     env = ArrayEnvironment(arms=arms, means=np.full((50, 2), 0.5))
     policy = policy_of(horizon=50)
@@ -278,6 +278,6 @@ def test_the_worst_life_is_stated() -> None:
 @pytest.mark.parametrize(
     "privacy", [none(), local(epsilon=1.0, delta=1e-5), central(epsilon=1.0, delta=1e-5, participations=2)]
 )
-def test_promises_that_it_does_not_keep_are_refused(privacy: object) -> None:
+def test_unsupported_privacy_models_are_refused(privacy: object) -> None:
     with pytest.raises(InvalidArgument, match=r"privacy|participations"):
         policy_of(privacy=privacy)

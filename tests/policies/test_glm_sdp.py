@@ -174,7 +174,7 @@ def test_the_noise_that_runs_has_the_priced_spread() -> None:
         assert abs(float(np.std(drawn)) / each.noise.std() - 1) < 5 / math.sqrt(2 * drawn.size) + 0.01
 
 
-def test_what_is_out_of_range_is_clipped_and_counted() -> None:
+def test_values_out_of_range_are_clipped_and_counted() -> None:
     arms = np.tile([[3.0, 0.0], [0.0, 0.5]], (60, 1, 1))
     env = ArrayEnvironment(arms=arms, means=np.full((60, 2), 0.5))
     for policy in (

@@ -87,7 +87,7 @@ def oful(share: float, **more: Any) -> tuple[OFULJDP, Callable[[Person, Person],
 
 @pytest.mark.often(of=lambda share: share in (0.1, 0.5))  # on both sides of 1/5
 @pytest.mark.parametrize("share", SHARES)
-def test_nobody_costs_more_in_adac_oful_and_somebody_costs_all(share: float) -> None:
+def test_no_user_of_adac_oful_costs_more_than_the_budget_and_the_worst_costs_all(share: float) -> None:
     policy, cost = oful(share)
     assert max(cost(*pair) for pair in anybody(300)) <= MU2
     worst = cost(*people(min(1.0, (1 - share) / (4 * share)), reward=2.0))
@@ -126,7 +126,7 @@ def glm_cost(
 
 @pytest.mark.often(of=lambda share: share in (0.1, 0.5))  # on both sides of 1/5
 @pytest.mark.parametrize("share", SHARES)
-def test_nobody_costs_more_in_glm_jdp_and_somebody_costs_all(share: float) -> None:
+def test_no_user_of_glm_jdp_costs_more_than_the_budget_and_the_worst_costs_all(share: float) -> None:
     policy, rng = glm(share), np.random.default_rng(0)
     for pair in anybody(40):
         for groups in ((0, 0), (1, 1), (0, 1), (1, 0)):
@@ -162,7 +162,7 @@ def test_separate_prices_of_glm_jdp_have_more_noise(share: float) -> None:
 
 
 @pytest.mark.parametrize("batch", [0, 1])
-def test_nobody_costs_more_in_glm_sdp_and_somebody_costs_all(batch: int) -> None:
+def test_no_user_of_glm_sdp_costs_more_than_the_budget_and_the_worst_costs_all(batch: int) -> None:
     budget = ApproxDP(epsilon=1.0, delta=1e-5)
     shared: dict[str, Any] = {"dim": 2, "horizon": 400, "warmup": 60, "steps": 3, "privacy": bd.shuffle(budget=budget)}
     policy, rng = GLMSDP(**shared), np.random.default_rng(1)
@@ -260,7 +260,7 @@ def spent(place: int, one: ReplacedUser, two: ReplacedUser, seed: int) -> tuple[
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_what_is_public_follows_from_releases_alone(seed: int) -> None:
+def test_public_values_follow_from_releases_alone(seed: int) -> None:
     big: dict[int, ReplacedUser] = dict.fromkeys(range(30), ((9.0, -9.0), 5.0))
     (one, first), (two, second) = run({}, seed), run(big, seed)
     assert 1 < one[-1].switches < BATCHES
@@ -276,7 +276,7 @@ def test_what_is_public_follows_from_releases_alone(seed: int) -> None:
 
 
 @pytest.mark.parametrize("place", [0, 7, 20])
-def test_a_person_costs_rho_over_all_releases(place: int) -> None:
+def test_a_user_costs_rho_over_all_releases(place: int) -> None:
     far = 40.0  # features and rewards outside of their bounds are clipped
     matrix, vector = spent(place, ((1.0, 0.0), 1.0), ((0.0, far), 1.0), seed=1)
     both = 0.5 / (1.3 / 2 + 0.7**2 / (16 * 0.3))  # 0.3 of it for the matrix, if worst cases could meet

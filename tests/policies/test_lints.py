@@ -210,7 +210,7 @@ def test_the_schedule_depends_on_public_numbers_as_stated() -> None:
     assert long._channel.sizes[1] == 2 * long._channel.sizes[0]
 
 
-def test_nobody_is_in_more_batches_than_there_are() -> None:
+def test_no_user_is_in_more_batches_than_there_are() -> None:
     policy = LinTS(dim=3, horizon=2000, intercept=True, privacy=bd.shuffle(**DP, participations=500))
     assert policy._batch_privacy.participations == len(policy._channel.sizes)
     assert policy.guarantee.epsilon <= 1.0
@@ -257,7 +257,7 @@ def test_a_last_feature_that_is_no_constant_is_refused(last: float) -> None:
         policy.clip_features(np.array([[[0.3, -0.2, last]]]))
 
 
-def test_who_does_not_answer_says_nothing() -> None:
+def test_a_user_without_an_answer_reports_zeros() -> None:
     policy = LinTS(n_arms=3, features=2, horizon=100, privacy=bd.shuffle(**DP))
     agent = bd.Agent(policy=policy, test=True, seed=0)
     for number in range(10):
@@ -281,7 +281,7 @@ def test_who_does_not_answer_says_nothing() -> None:
         {"dim": 2, "prior": 0.0},
     ],
 )
-def test_what_does_not_fit_is_refused(arguments: dict[str, Any]) -> None:
+def test_arguments_that_do_not_fit_are_refused(arguments: dict[str, Any]) -> None:
     with pytest.raises(InvalidArgument):
         LinTS(horizon=100, privacy=bd.none(), **arguments)
 
@@ -329,13 +329,13 @@ def test_ledger_and_policy_count_the_same_participations(privacy: Any) -> None:
     assert agent.ledger.spent() <= 1.0 + 1e-9
 
 
-def test_phases_that_would_share_a_person_are_refused() -> None:
+def test_phases_that_would_share_a_user_are_refused() -> None:
     first = LinTS(dim=3, horizon=300, batch=100, intercept=True, privacy=bd.local(**DP, participations=50))
     with pytest.raises(InvalidArgument, match="participations"):
         bd.policies.Anytime(first=first)
 
 
-def test_nobody_is_recorded_where_somebody_is_refused() -> None:
+def test_a_call_with_a_refused_user_records_none() -> None:
     agent = bd.Agent(policy=LinTS(dim=3, horizon=60, intercept=True, privacy=bd.none()), test=True, seed=0)
     good, bad = [[0.1, 0.2, 1.0], [0.3, 0.1, 1.0]], [[0.1, 0.2, 1.0], [0.3, 0.1, 1.0], [0.0, 0.1, 0.5]]
     with pytest.raises(InvalidStatistic, match="last feature"):
@@ -344,7 +344,7 @@ def test_nobody_is_recorded_where_somebody_is_refused() -> None:
 
 
 @pytest.mark.parametrize("arms", [2, 7])
-def test_a_probability_is_the_same_in_any_company(arms: int) -> None:
+def test_a_probability_is_the_same_beside_any_other_users(arms: int) -> None:
     rng = np.random.default_rng(0)
     mean, root, contexts = rng.normal(size=5), rng.normal(size=(5, 5)), rng.normal(size=(40, arms, 5))
     actions = rng.integers(0, arms, 40)
@@ -355,7 +355,7 @@ def test_a_probability_is_the_same_in_any_company(arms: int) -> None:
     np.testing.assert_array_equal(together, alone)
 
 
-def test_whoever_returns_after_the_last_release_is_served() -> None:
+def test_a_user_who_returns_after_the_last_release_is_served() -> None:
     policy = LinTS(dim=3, horizon=60, intercept=True, privacy=bd.local(**DP, participations=2))
     agent = bd.Agent(policy=policy, test=True, seed=0)
     arms = np.column_stack([np.eye(2), np.ones(2)])
@@ -422,7 +422,7 @@ def separation(one: NDArray[Any], two: NDArray[Any]) -> float:
 
 
 @pytest.mark.parametrize("model", ["central", pytest.param("shuffle", marks=pytest.mark.full)])
-def test_what_others_see_tells_no_more_than_is_stated(model: str) -> None:
+def test_other_users_see_no_more_than_is_stated(model: str) -> None:
     """Releases tell more of a person than the budget allows, or less than 0.85 of it: then a fault might not show.
 
     Snapshots, arms and probabilities tell more than the releases that they are made of. The standard error of mu is

@@ -299,7 +299,7 @@ def test_aggregates_have_the_law_of_messages(rule: dict[str, Any]) -> None:
     assert one_law(law, messages)
 
 
-def test_a_run_does_not_depend_on_its_company() -> None:
+def test_a_run_does_not_depend_on_the_seeds_beside_it() -> None:
     policy = LinUCB(
         dim=3, horizon=300, batch=30, privacy=bd.local(**BUDGET), explore=bd.policies.uniform(first=50, then=0.3)
     )

@@ -81,7 +81,7 @@ def test_neighbours_sums_differ_by_the_replaced_reward_only(chunk: int) -> None:
     assert one - two == 2
 
 
-def test_neighbours_sums_of_private_contexts_differ_by_one_person_only() -> None:
+def test_neighbours_sums_of_private_contexts_differ_by_one_user_only() -> None:
     policy = OFULJDP(dim=1, horizon=2**10, privacy=central(rho=0.3), batch=64)
     _, vector = asked(policy, np.full(1, 1e9))
     rewards = [np.append(drifting(first)[: 2**9], np.full(2**9, 2.0**-44 + 2.0**-55)) for first in (1.0, -1.0)]
@@ -183,7 +183,7 @@ def test_matrix_and_vector_compose_to_the_budget() -> None:
     assert approx.guarantee.protects == "a user's features and reward"
 
 
-def test_the_vector_moves_by_at_most_its_sensitivity_when_a_person_is_replaced() -> None:
+def test_the_vector_moves_by_at_most_its_sensitivity_when_a_user_is_replaced() -> None:
     policy = OFULJDP(dim=2, horizon=400, privacy=central(rho=0.5), reward_range=(-2.0, 1.0))
     _, vector = asked(policy, np.array([1e6, 1e6, 0.0]))
     rng, sensitivity = np.random.default_rng(0), policy.vector.domain.sensitivity

@@ -139,7 +139,7 @@ def test_other_arguments_that_are_refused() -> None:
 
 
 @pytest.mark.parametrize("model", PRIVATE)
-def test_the_promise_is_for_rewards_and_says_what_is_public(model: str) -> None:
+def test_the_guarantee_is_for_rewards_and_names_the_public_data(model: str) -> None:
     stated = made(model).guarantee
     assert stated.protects == "a user's reward"
     assert stated.adjacency == "replacement of one user's reward"

@@ -75,7 +75,7 @@ def test_every_name_of_linucb_has_its_batches(name: str) -> None:
         ("AdaC-GOPE-early", {"rho": 1.0, "noise": "late"}, r"noise must be left out, got 'late'. .* is noise='beg"),
     ],
 )
-def test_an_unknown_or_missing_argument_is_refused_with_what_there_is(
+def test_an_unknown_or_missing_argument_is_refused_with_the_known_ones(
     name: Any, given: dict[str, Any], complaint: str
 ) -> None:
     arguments = {key: value for key, value in {"dim": 2, "horizon": 10, **given}.items() if value is not None}
@@ -94,7 +94,7 @@ def test_an_unknown_or_missing_argument_is_refused_with_what_there_is(
         ("GLM-JDP", {"epsilon": 1.0}, r"budget must be epsilon and delta, or rho, got \{'epsilon': 1.0\}"),
     ],
 )
-def test_a_missing_or_wrong_budget_is_answered_with_those_that_there_are(
+def test_a_missing_or_wrong_budget_is_refused_with_the_allowed_ones(
     name: str, given: dict[str, Any], complaint: str
 ) -> None:
     with pytest.raises(InvalidBudget, match=complaint):
@@ -107,7 +107,7 @@ def test_a_budget_may_be_given_whole() -> None:
     assert whole == make("GLM-JDP", dim=2, horizon=10, epsilon=1.0, delta=1e-5)
 
 
-def test_a_line_above_a_class_is_all_that_a_name_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_decorator_registers_a_policy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(algorithm_module, "ALGORITHMS", dict(ALGORITHMS))
     monkeypatch.setattr(registry, "ALGORITHMS", algorithm_module.ALGORITHMS)
 
@@ -124,7 +124,7 @@ def test_a_line_above_a_class_is_all_that_a_name_takes(monkeypatch: pytest.Monke
         register_algorithm("UCB1", paper="own")(Own)
 
 
-def test_the_folders_are_the_catalogue() -> None:
+def test_policies_are_listed_in_the_display_order() -> None:
     assert list(ALGORITHMS)[16:23] == ["DPE", "CDP-DPE", "LDP-DPE", "SDP-DPE", "Laplace-DPE", "DPE-FixedU", "PE"]
     assert list(ALGORITHMS)[23:31] == [
         *("UCB1", "Thompson", "UCB-episodes", "AdaC-UCB", "AdaP-UCB", "DP-SE", "LDP-UCB", "SDP-SE")
@@ -251,7 +251,7 @@ def test_mistakes_are_named_in_one_line(module: Path, name: str, arguments: str,
 
 
 @pytest.mark.parametrize("case", NAMED, ids=lambda case: case.key)
-def test_every_name_and_argument_has_a_neighbour(case: Case) -> None:
+def test_a_misspelt_name_or_argument_gets_a_suggestion(case: Case) -> None:
     assert type(bd.make(case.key, **case.arguments)) is ALGORITHMS[case.key].kind
     with pytest.raises(InvalidArgument, match=f"Did you mean '{case.key}'"):
         bd.make(case.key[:-1] + "." + case.key[-1:], **case.arguments)
@@ -340,7 +340,7 @@ def sizes(name: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", PRIVATE)
-def test_a_policy_without_privacy_is_refused_with_what_to_write(name: str) -> None:
+def test_a_private_policy_without_the_argument_privacy_is_refused_with_the_alternatives(name: str) -> None:
     kind = KINDS[name]
     with pytest.raises(InvalidArgument) as refused:
         kind(**sizes(name))

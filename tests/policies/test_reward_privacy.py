@@ -111,7 +111,7 @@ def priced(protocol: Protocol) -> float:
 
 @pytest.mark.parametrize("wrong", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("place", ["features", "rewards"])
-def test_what_is_not_finite_is_refused_before_it_meets_other_people(place: str, wrong: float) -> None:
+def test_a_value_that_is_not_finite_is_refused_before_it_is_summed(place: str, wrong: float) -> None:
     given: dict[str, NDArray[np.float64]] = {"features": np.eye(2), "rewards": np.ones(2)}
     given[place].flat[1] = wrong
     public, joint = (
@@ -134,7 +134,7 @@ def test_what_is_not_finite_is_refused_before_it_meets_other_people(place: str, 
 
 
 @pytest.mark.parametrize("policy", [UCB1(n_arms=2, horizon=9), Thompson(n_arms=2, horizon=9)])
-def test_policies_without_privacy_refuse_what_is_not_finite(policy: Any) -> None:
+def test_policies_without_privacy_refuse_values_that_are_not_finite(policy: Any) -> None:
     with pytest.raises(InvalidStatistic, match="rewards"):
         policy.report(policy.query, PlayedRounds(rewards=np.array([math.nan]), arms=np.zeros(1, dtype=np.int64)), COINS)
 

@@ -126,7 +126,7 @@ def test_radii_of_private_features_by_hand() -> None:
     assert after.radius == pytest.approx(radius, rel=1e-3)
 
 
-def test_the_first_batch_can_be_told_from_its_noise() -> None:
+def test_the_first_batch_stands_out_of_its_noise() -> None:
     for dim, often in ((5, 1), (5, 4), (1, 1)):
         privacy = central(epsilon=0.5, delta=1e-5, participations=often)
         found = plan_informed_batches(privacy, domain=Ball(dim=4), dim=dim, horizon=10**6)
@@ -161,7 +161,7 @@ def test_the_posterior_knows_its_noise() -> None:
     np.testing.assert_allclose(snapshot.root @ snapshot.root.T, policy.alpha**2 * covariance, rtol=1e-6)
 
 
-def test_what_has_no_horizon_ends_after_a_billion_users() -> None:
+def test_a_policy_without_a_horizon_stops_learning_after_a_billion_users() -> None:
     endless = lints(horizon=None, batch=10**8, privacy=none())
     assert endless._planned_rounds == 10**9
     after = endless._episode(len(endless.batch_sizes))
@@ -273,7 +273,7 @@ def test_a_policy_reports_as_many_features_as_it_has() -> None:
     assert BatchedLinearPolicy._domain.func(LinUCB(dim=3, horizon=100, privacy=none())) == LinearReport(features=3)
 
 
-def test_what_is_left_of_a_horizon_is_played_once() -> None:
+def test_the_rest_of_a_horizon_is_played_once() -> None:
     episode = LinUCB(dim=3, horizon=105, batch=10, privacy=none())._episode(10)
     assert episode is not None
     assert (episode.users, episode.released) == (5, False)

@@ -278,7 +278,7 @@ def test_a_reward_moves_a_release_by_no_more_than_its_noise_is_made_for(
 
 @pytest.mark.parametrize("share", [0.98, 1.02])
 @pytest.mark.parametrize("raw", [0.0, 0.5, 1.0])
-def test_elimination_decides_by_what_was_released(raw: float, share: float) -> None:
+def test_elimination_decides_by_releases(raw: float, share: float) -> None:
     policy = Elimination(n_arms=2, horizon=10**5, privacy=central(epsilon=0.5, delta=0.0))
     state = policy.init()
     epoch = policy.episode(state)

@@ -167,7 +167,7 @@ def test_infinite_rho_is_no_noise_and_tiny_rho_is_allowed() -> None:
     assert tiny.protocol.std(1) == pytest.approx(1 / math.sqrt(2e-12), rel=1e-4)
 
 
-def test_what_is_outside_of_the_range_is_clipped_and_what_is_not_a_number_is_refused() -> None:
+def test_rewards_outside_of_the_range_are_clipped_and_nan_is_refused() -> None:
     policy, coins = UCBEpisodes(n_arms=2, horizon=9, privacy=central(rho=1.0)), device_coins()
     reported = policy.report(policy.query, PlayedRounds(rewards=np.array([[0.5, 1.5, -0.1], [0.0, 1.0, 0.2]])), coins)
     assert reported.values[..., 0].tolist() == [[0.5, 1.0, 0.0], [0.0, 1.0, 0.2]]

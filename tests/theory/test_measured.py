@@ -62,7 +62,7 @@ def test_oful_stays_below_the_proof_of_theorem_5(rho: float) -> None:
 
 
 @pytest.mark.parametrize(("horizon", "rho"), [(2000, 1.0), (2000, 1e-4), (500, 1e-6)])
-def test_the_hard_family_of_theorem_17_costs_what_it_says(horizon: int, rho: float) -> None:
+def test_the_hard_family_of_theorem_17_has_the_stated_regret(horizon: int, rho: float) -> None:
     arms, lower = 4, regret_bounds.finite_lower(horizon=horizon, n_arms=4, rho=rho)
     gaps = [regret_bounds.hard_gap(horizon=horizon, n_arms=arms, rho=rho), math.sqrt((arms - 1) / (4 * horizon))]
     policy = UCBEpisodes(n_arms=arms, horizon=horizon, privacy=central(rho=rho), reward_range=(-9.0, 9.0))
@@ -117,7 +117,7 @@ class CornerWorld(World):
 
 
 @pytest.mark.parametrize(("horizon", "rho"), [(2000, 1.0), (1000, 1e-4)])
-def test_the_hard_family_of_theorem_9_costs_what_it_says(horizon: int, rho: float) -> None:
+def test_the_hard_family_of_theorem_9_has_the_stated_regret(horizon: int, rho: float) -> None:
     policy = GOPE(dim=2, horizon=horizon, privacy=central(rho=rho), reward_range=(-9.0, 9.0), reward_std=1.0)
     worst = 0.0
     for size in (1 / (horizon * math.sqrt(rho)), 1 / math.sqrt(horizon)):

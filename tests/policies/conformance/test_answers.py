@@ -108,7 +108,7 @@ class Printed(GLMJDP):
         return settled
 
 
-def test_the_printed_refit_rule_is_found_out() -> None:
+def test_the_printed_refit_rule_is_noticed() -> None:
     case = CASES["GLM-JDP"]
     own = {name: value for name, value in case.arguments.items() if name not in ("epsilon", "delta")}
     calls = {"constants": replace(own["constants"], calls_o=40, threshold=0.2)}  # calls are left when rounds differ

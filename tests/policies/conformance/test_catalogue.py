@@ -37,7 +37,7 @@ def test_every_name_is_held_to_the_laws() -> None:
 
 
 @every_case
-def test_it_is_a_policy_that_says_whom_it_trusts(case: Case) -> None:
+def test_a_policy_has_a_privacy_model_that_its_class_supports(case: Case) -> None:
     policy = case.policy
     assert isinstance(policy, Policy)
     own = policy.first if isinstance(policy, bd.policies.Anytime) else policy
@@ -46,7 +46,7 @@ def test_it_is_a_policy_that_says_whom_it_trusts(case: Case) -> None:
 
 @pytest.mark.parametrize("model", _MODELS)
 @pytest.mark.parametrize("case", NAMED, ids=lambda case: case.key)
-def test_trust_models_that_it_does_not_have_are_refused(case: Case, model: str) -> None:
+def test_privacy_models_that_a_class_lacks_are_refused(case: Case, model: str) -> None:
     kind = ALGORITHMS[case.key].kind
     own = {name: value for name, value in case.arguments.items() if name not in ALGORITHMS[case.key].options}
     if model in kind.trusts:
@@ -107,7 +107,7 @@ def spent(policy: Policy[Any], case: Case) -> float:
 
 
 @pytest.mark.parametrize("key", CASES)
-def test_the_stated_guarantee_is_what_the_asks_cost(key: str) -> None:
+def test_the_stated_guarantee_is_the_price_of_the_queries(key: str) -> None:
     case, (room, _) = CASES[key], ROOM.get(key, (1e-6, ""))
     policy = case.policy
     found, stated = spent(policy, case), policy.guarantee.epsilon

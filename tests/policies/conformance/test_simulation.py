@@ -138,7 +138,7 @@ def test_a_fifth_less_noise_is_noticed() -> None:
 @pytest.mark.often(of=lambda case, path: case.key in (OF_EVERY_CLASS if path == "law" else BY_MESSAGES))
 @every_path
 @every_case
-def test_a_seed_gives_the_same_run_in_any_company(case: Case, path: str) -> None:
+def test_a_seed_gives_the_same_run_beside_any_other_seeds(case: Case, path: str) -> None:
     together, options = simulated(case.key, path, seeds=2), {"path": path, "horizon": case.rounds, "checkpoints": 30}
     for place in range(2):
         single = bd.simulate(case.policy, case.env, n_seeds=1, seed=4 + place, **options)
