@@ -50,7 +50,7 @@ class Winking(Peeking):
 
 
 @pytest.mark.parametrize("kind", [Steering, Winking])
-def test_what_others_are_given_is_looked_at(kind: type[Greedy]) -> None:
+def test_choices_of_other_users_are_compared(kind: type[Greedy]) -> None:
     row = row_of(kind())
     assert row.refuted
     assert "another user's choice differs between neighbours (batch 1, position 4)" in row.why
@@ -72,7 +72,7 @@ class Centring(Greedy):
 
 
 @pytest.mark.parametrize("kind", [Normalising, Centring])
-def test_a_row_that_changes_what_other_people_do_counts(kind: type[Greedy]) -> None:
+def test_a_row_that_changes_reports_of_others_is_a_refutation(kind: type[Greedy]) -> None:
     assert row_of(kind()).refuted
 
 
@@ -225,7 +225,7 @@ class FewSeeds(NoisySumAnalyzer):
     ],
     ids=["Magic", "FewSeeds", "Truncating"],
 )
-def test_what_escapes_is_named_in_the_verdict(target: Any, words: str) -> None:
+def test_faults_beyond_the_audit_are_named_in_the_verdict(target: Any, words: str) -> None:
     row = row_of(target())
     assert not row.refuted
     assert words in row.not_looked_at
@@ -252,5 +252,5 @@ class Memory(Greedy):
         return theta
 
 
-def test_a_memory_of_what_is_public_is_consistent() -> None:
+def test_a_memory_of_public_values_is_consistent() -> None:
     assert not row_of(Memory()).refuted

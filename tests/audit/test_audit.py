@@ -305,7 +305,7 @@ def test_a_policy_is_named_by_its_place(tmp_path: Any, monkeypatch: pytest.Monke
         (3, "must be one of gaussian"),
     ],
 )
-def test_a_place_that_is_half_right_is_answered_with_the_whole(
+def test_a_misspelt_place_is_answered_with_a_suggestion(
     given: Any, words: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from tests.policies.conformance.own_policy import copied
@@ -321,7 +321,7 @@ def test_a_place_that_is_half_right_is_answered_with_the_whole(
     sys.modules.pop("near_policy", None)
 
 
-def test_a_claim_of_somebody_else_is_what_is_held_against_a_value() -> None:
+def test_a_value_is_held_to_a_given_claim() -> None:
     protocol = bd.protocols.CentralGaussian.calibrate(
         domain=bd.device.Ball(dim=2), budget=bd.privacy.ApproxDP(epsilon=E, delta=D)
     )
@@ -353,7 +353,7 @@ def test_a_delta_alone_is_heeded(name: str) -> None:
     assert (claim.epsilon, claim.delta) == (pytest.approx(1.0, rel=1e-3), 1e-3)
 
 
-def test_views_and_single_runs_are_held_to_what_somebody_says() -> None:
+def test_views_and_single_runs_are_held_to_a_given_claim() -> None:
     policy = bd.LinUCB(dim=3, horizon=30, privacy=bd.local(epsilon=20.0, delta=D))
     for view in ("snapshot", "one-run"):
         row = audit(policy, env=SMALL_ENV, view=view, epsilon=0.01, delta=D, trials=2000).rows[0]
@@ -371,7 +371,7 @@ def test_names_that_are_not_known_are_answered_with_the_nearest() -> None:
 
 
 @pytest.mark.parametrize("view", ["snapshot", "actions"])
-def test_what_others_see_tells_no_more_than_the_releases(view: str) -> None:
+def test_views_of_other_users_reveal_no_more_than_the_releases(view: str) -> None:
     row = audit("LinUCB-JDP-batched", view=view, epsilon=E, delta=D, trials=8000).rows[0]
     assert not row.refuted
     if view == "snapshot":

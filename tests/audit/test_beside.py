@@ -90,7 +90,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_what_is_seen_beside_the_noise_is_found(fault: str) -> None:
+def test_values_shown_beside_the_noise_are_found(fault: str) -> None:
     assert bd.audit.audit(FAULTS[fault](), trials=4000).rows[0].verdict == "refuted"
 
 
@@ -211,7 +211,7 @@ def lived(agent: Any) -> None:
         agent.observe(agent.act(rng.normal(size=(4, 3)) / 4), float(rng.random() < 0.5))
 
 
-def test_a_run_that_ends_for_a_person_is_a_refutation() -> None:
+def test_a_run_that_ends_for_one_reward_is_a_refutation() -> None:
     (row,) = bd.audit.audit(Ending(), env=WORLD, trials=2000).rows
     assert row.refuted
     assert "whether the run goes on" in str(row)
@@ -222,7 +222,7 @@ def test_a_policy_that_ends_before_its_rounds_is_named() -> None:
         bd.simulate(Short(), WORLD, n_seeds=1)
 
 
-def test_separations_are_what_they_were() -> None:
+def test_the_separation_of_a_central_sum_is_its_sensitivity_over_its_std() -> None:
     protocol = CentralGaussian.calibrate(domain=Ball(dim=2), budget=BUDGET)
     target = target_from_protocol(protocol)
     assert target.mu == pytest.approx(2 / protocol.noise_std)

@@ -241,7 +241,7 @@ class LongForClicks(Greedy):
 
 
 @pytest.mark.parametrize("click", [-1.0, 0.0, 1.0])
-def test_reports_of_a_usual_reward_are_looked_at(click: float) -> None:
+def test_long_reports_of_a_usual_reward_are_found(click: float) -> None:
     row = row_of(type("Long", (LongForClicks,), {"click": click})())
     assert row.refuted
     assert row.confidence == 1
@@ -253,7 +253,7 @@ def test_reports_of_a_usual_reward_are_looked_at(click: float) -> None:
     [(QuietLater, 20), (LongMiddle, 20), (LongMiddleQuietLater, 400), (LongForSome, 20)],
     ids=lambda each: getattr(each, "__name__", ""),
 )
-def test_reports_and_noise_of_some_people_are_looked_at(kind: type[Greedy], times: int) -> None:
+def test_long_reports_and_small_noise_of_some_users_are_found(kind: type[Greedy], times: int) -> None:
     row = row_of(kind())
     assert row.refuted
     assert row.confidence == 1
@@ -381,7 +381,7 @@ def test_states_of_any_class_are_compared_by_content(name: str) -> None:
     assert "position 8" in row.why
 
 
-def test_what_cannot_be_compared_is_listed() -> None:
+def test_values_that_cannot_be_compared_are_listed() -> None:
     made = staticmethod(lambda held: hashlib.sha256(bytes([held])))
     row = row_of(type("Digests", (Peeking,), {"made": made})())
     assert not row.refuted
@@ -420,7 +420,7 @@ def test_a_policy_whose_runs_cannot_be_repeated_is_refused() -> None:
         row_of(Restless())
 
 
-def test_a_verdict_says_what_was_looked_at() -> None:
+def test_a_verdict_states_the_scope_of_the_audit() -> None:
     row = row_of(Greedy())
     assert not row.refuted
     for words in (

@@ -125,7 +125,7 @@ def test_counts_with_a_fifth_less_noise_are_refuted_exactly(name: str) -> None:
     assert not honest.claim.is_refuted_by(honest.claim.parameter_for_pairs(honest.pairs))
 
 
-def test_the_law_of_shuffled_reports_tells_what_their_likelihood_ratio_does() -> None:
+def test_the_law_of_shuffled_reports_separates_like_their_likelihood_ratio() -> None:
     users, runs, rng = 8, 200_000, np.random.default_rng(11)
     protocol = PROTOCOLS["shuffle_gaussian"](E, D)
     assert isinstance(protocol, bd.protocols.ShuffleGaussian)

@@ -112,7 +112,7 @@ def test_the_bound_comes_close_to_the_truth() -> None:
     assert np.max(np.abs(curve.missed - claimed)) < 0.02  # the measured trade-off is the Gaussian's
 
 
-def test_numbers_that_always_agree_are_told_apart_by_their_difference() -> None:
+def test_numbers_that_always_agree_are_scored_by_their_difference() -> None:
     rng = np.random.default_rng(0)
     noise = rng.normal(size=(500, 1))
     one, two = np.hstack([noise + 0.01, noise]), np.hstack([noise, noise])
@@ -199,7 +199,7 @@ def test_one_run_of_local_bits_comes_close_and_no_further() -> None:
     assert row.trials == 1
 
 
-def test_one_run_of_a_central_batch_uses_one_coordinate_for_each_person() -> None:
+def test_one_run_of_a_central_batch_uses_one_coordinate_for_each_user() -> None:
     dim, budget = 200, {"epsilon": 60.0, "delta": 1e-9}
     policy = bd.LinUCB(
         dim=dim, horizon=150, batch=150, width=0.2, privacy=bd.central(mechanism="independent", **budget)
@@ -255,7 +255,7 @@ def test_processes_know_a_policy_by_its_place(tmp_path: Path, monkeypatch: pytes
     assert audit("spread_policy:Greedy", jobs=1, **at).rows == audit("spread_policy:Greedy", **at).rows
 
 
-def test_what_cannot_be_sent_is_refused_by_name() -> None:
+def test_targets_that_cannot_be_sent_are_refused_by_name() -> None:
 
     class Mine(bd.LinUCB):  # type: ignore[misc]
         """Nobody can import this."""

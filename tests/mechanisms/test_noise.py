@@ -462,7 +462,7 @@ def test_answers_in_several_coordinates_say_so() -> None:
     assert (event.dim, event.shift) == (3, 3.0)
 
 
-def test_seeds_side_by_side_draw_what_is_asked_for() -> None:
+def test_seeds_side_by_side_draw_noise_of_the_stated_variance() -> None:
     source, size = ReplicatedNoise(Streams(range(20))), (20, 500)
     geometric = 2 * math.exp(-1 / 5) / math.expm1(-1 / 5) ** 2
     for draws, variance in (

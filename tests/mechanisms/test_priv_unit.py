@@ -54,7 +54,7 @@ def densities(event: CapEvent) -> tuple[float, float]:
 
 @pytest.mark.parametrize("dim", [2, 3, 4, 9, 20])
 @pytest.mark.parametrize("cosine", [0.0, 0.1, 0.5, 0.9])
-def test_caps_are_what_integrals_over_angles_say(dim: int, cosine: float) -> None:
+def test_moments_of_caps_are_the_integrals_over_angles(dim: int, cosine: float) -> None:
 
     def over(weight: Any, low: float, high: float) -> float:
         return float(integrate.quad(lambda a: weight(math.cos(a)) * math.sin(a) ** (dim - 2), low, high)[0])

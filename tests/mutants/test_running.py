@@ -131,7 +131,7 @@ def test_less_noise_is_noticed(verdicts: dict[str, str]) -> None:
     assert _of(verdicts, "noise_std", "sensitivity") == "killed"
 
 
-def test_what_no_test_sees_survives(verdicts: dict[str, str]) -> None:
+def test_a_mutant_that_no_test_sees_survives(verdicts: dict[str, str]) -> None:
     assert _of(verdicts, "noise_std", "math.sqrt(participations)") == "survived"
 
 
@@ -164,7 +164,7 @@ class _Slow(exchanging._Serving):
         return ("survived" if enough else "timed out"), tests[0][0]
 
 
-def test_what_takes_as_long_without_a_mutant_kills_none() -> None:
+def test_a_test_that_is_slow_without_a_mutant_kills_none() -> None:
     mutant = Mutant(path="a.py", where="f", kind="noise", before="std", after="0.9 * (std)", line=1)
     serving = _Slow(ends=30.0)
     assert serving.answer(mutant, [("test", 0.1)]).verdict == "survived"
@@ -174,7 +174,7 @@ def test_what_takes_as_long_without_a_mutant_kills_none() -> None:
     assert _Slow(ends=math.inf).answer(mutant, [("test", 0.1)]).verdict == "timed out"
 
 
-def test_a_long_test_is_recorded_while_it_reaches_what_is_new() -> None:
+def test_a_long_test_is_recorded_while_it_reaches_new_functions() -> None:
     recorder = reaching.Recorder(cast(reaching.Probed, SimpleNamespace(seen=set())))
     for name in ("one", "two"):
         recorder.seen.add(name)

@@ -92,7 +92,7 @@ def test_every_protocol_has_mutants() -> None:
         assert mutants(ROOT / "src/bandanna/protocols" / f"{name}.py", ROOT), name
 
 
-def test_functions_of_one_name_are_told_apart(tmp_path: Path) -> None:
+def test_functions_of_one_name_are_distinguished(tmp_path: Path) -> None:
     (tmp_path / "toy.py").write_text("@one\ndef _(std):\n    return 2 * std\n\n@two\ndef _(std):\n    return 2 * std\n")
     found = mutants(tmp_path / "toy.py", tmp_path)
     assert {each.where for each in found} == {"_", "_#2"}

@@ -145,9 +145,7 @@ def test_sums_of_parts_are_numpys(degree: int, count: int, dim: int, seed: int) 
 
 
 @given(st.integers(2, 12), st.integers(1, 40), st.integers(0, 11), st.integers(0, 2**31))
-def test_what_is_after_a_block_is_the_same_for_few_and_many_parts(
-    degree: int, count: int, rest: int, seed: int
-) -> None:
+def test_prefixes_are_the_same_for_few_and_many_parts(degree: int, count: int, rest: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     low, high = rng.normal(size=(2, count * degree + rest % degree, 1)), rng.normal(size=(2, count, 1))
     found = exact_sums.compute_prefixes([low, high], [degree])

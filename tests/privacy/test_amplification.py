@@ -158,7 +158,7 @@ def test_stop_loss_is_the_expectation_from_above(users: int, chance: float, mu: 
 
 @pytest.mark.parametrize("mu", [1e-3, 0.3, 1.0, 4.0])
 @pytest.mark.parametrize("epsilon", [0.0, 1e-4, 0.3, 2.0, 12.0])
-def test_nobody_to_hide_among_is_the_gaussian_profile(mu: float, epsilon: float) -> None:
+def test_a_batch_of_one_has_the_gaussian_profile(mu: float, epsilon: float) -> None:
     exact = float(gdp.delta(epsilon, mu)) / (1 + math.exp(epsilon))
     value = stop_loss(users=1, chance=0.5, mu=mu, epsilon=epsilon)
     assert exact * (1 - 1e-9) <= value <= exact * (1 + 2e-5) + 1e-40
@@ -198,7 +198,7 @@ def test_the_lattice_keeps_masses_and_means(mu: float, epsilon: float) -> None:
     assert above == pytest.approx(float(gdp.delta(epsilon, mu)) / (1 + math.exp(epsilon)), rel=1e-9)
 
 
-def test_what_lies_beyond_the_lattice_is_added() -> None:
+def test_the_excess_beyond_the_lattice_is_added() -> None:
     mu = 0.01
     assert stop_loss(users=10, chance=0.5, mu=mu, epsilon=1.0) == spread_on_lattice(mu, 1.0).excess > 0.0
     last = 2 * math.atanh(

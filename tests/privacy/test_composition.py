@@ -164,7 +164,9 @@ def kept(tasks: Mapping[str, accountant.EventCounts], participations: int, budge
     st.integers(1, 3),
     st.floats(0.3, 4.0),
 )
-def test_gaussian_batches_against_all_persons(mus: list[list[float]], participations: int, epsilon: float) -> None:
+def test_gaussian_batches_are_priced_for_every_possible_user(
+    mus: list[list[float]], participations: int, epsilon: float
+) -> None:
     tasks = {f"task {i}": Counter(gaussian(mu) for mu in task) for i, task in enumerate(mus)}
     budget = ApproxDP(epsilon=epsilon, delta=1e-5)
     worst = math.sqrt(sum(mu**2 for task in mus for mu in sorted(task, reverse=True)[:participations]))
@@ -175,7 +177,7 @@ def test_gaussian_batches_against_all_persons(mus: list[list[float]], participat
 
 @pytest.mark.parametrize("participations", [1, 2, 3])
 @pytest.mark.parametrize("epsilon", [0.4, 0.7, 1.0, 1.4, 2.0])
-def test_mixed_batches_against_all_persons(participations: int, epsilon: float) -> None:
+def test_mixed_batches_are_priced_for_every_possible_user(participations: int, epsilon: float) -> None:
     tasks = {
         "a": Counter(
             {
@@ -194,7 +196,7 @@ def test_mixed_batches_against_all_persons(participations: int, epsilon: float) 
 
 
 @pytest.mark.parametrize("participations", [1, 2, 3, 5])
-def test_every_batch_of_a_person_brings_its_tail(participations: int) -> None:
+def test_every_batch_of_a_user_is_charged_with_its_tail(participations: int) -> None:
     tail = 1e-4
     batches: accountant.EventCounts = Counter(
         {
@@ -225,7 +227,7 @@ def test_every_stream_of_a_user_is_charged_with_its_tail() -> None:
     assert stated.tail == pytest.approx(own.tail)
 
 
-def test_each_batch_alone_when_everybody_takes_part_once() -> None:
+def test_each_batch_is_priced_alone_if_users_take_part_once() -> None:
     budget = ApproxDP(epsilon=1.0, delta=1e-5)
     mu = gdp.mu(1.0, 1e-5)
     many = Counter({gaussian(0.99 * mu): 100, gaussian(0.5 * mu): 100})

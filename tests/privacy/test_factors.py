@@ -78,7 +78,7 @@ def test_a_grid_costs_a_step_and_a_tail_in_every_coordinate() -> None:
 
 
 @pytest.mark.parametrize("participations", [1, 2])
-def test_a_stream_has_a_tail_in_every_number_that_a_person_touches(participations: int) -> None:
+def test_a_stream_has_a_tail_in_every_number_that_a_user_touches(participations: int) -> None:
     tree = factorise("tree", horizon=8)
     stream = ContinualEvent(
         factorisation=tree, std=8.0, sensitivity=2.0, participations=participations, dim=3, grid=0.5
@@ -219,7 +219,7 @@ def test_the_exact_profile_of_a_few_unfair_coins_is_the_enumerated_one(
         assert prices.binomial_delta(trials, probability, shift, epsilon) == pytest.approx(max(up, down), rel=1e-8)
 
 
-def test_a_ledger_shows_what_returning_people_paid() -> None:
+def test_a_ledger_shows_the_expense_of_returning_users() -> None:
     batch, budget = GaussianEvent(std=4.0, sensitivity=1.0), ApproxDP(epsilon=1.4, delta=1e-5)
     ledger = Ledger(budget=budget, participations=2)
     for number in range(2):
@@ -374,7 +374,7 @@ def test_copies_are_few_or_enough_for_one_coin_of_every_user() -> None:
     assert calibration._copies(10_000, 2.0) == [*range(1, 9), *range(25, 25 * 24, 25)]
 
 
-def test_bits_of_returning_people_have_the_fewest_copies_that_are_near_enough() -> None:
+def test_bits_of_returning_users_have_the_fewest_copies_that_are_near_enough() -> None:
     central, noise = 2.0 / BUDGET.mu(), bit_noise(users=500, budget=BUDGET, participations=4)
     assert bit_std(noise) <= 1.002 * central
     fewer = [copies for copies in calibration._copies(500, central) if copies < noise.scale]
@@ -459,7 +459,7 @@ def test_the_share_of_the_data_in_a_price_is_that_without_rounding() -> None:
     assert compute_unrounded_share(coins, TAIL) == pytest.approx(6.0 / composable_shift(6.0, 50, TAIL / 2))
 
 
-def test_returning_people_pay_for_every_batch_of_every_task() -> None:
+def test_returning_users_pay_for_every_batch_of_every_task() -> None:
     noisy = {std: GaussianEvent(std=std, sensitivity=1.0) for std in (2.0, 3.0, 5.0)}
     tasks = {"mixed": Counter({noisy[2.0]: 1, noisy[3.0]: 4}), "alike": Counter({noisy[5.0]: 7})}
     mu = math.sqrt(1 / 2.0**2 + 1 / 3.0**2 + 2 / 5.0**2)
@@ -475,7 +475,7 @@ def test_tails_are_shared_out_among_tasks(monkeypatch: pytest.MonkeyPatch) -> No
     assert spent[0] == pytest.approx(accountant.tail_for(1e-5, 1.0) / 2, abs=0.0)
 
 
-def test_records_of_returning_people_are_priced_one_by_one() -> None:
+def test_records_of_returning_users_are_priced_one_by_one() -> None:
     matrix = RecordEvent(event=GaussianEvent(std=math.sqrt(2), sensitivity=math.sqrt(2)), part="matrix")
     vector = RecordEvent(event=GaussianEvent(std=2.0, sensitivity=2.0), part="vector")
     tasks = {"matrix": Counter({matrix: 3}), "vector": Counter({vector: 3})}

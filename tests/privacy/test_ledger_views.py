@@ -149,7 +149,7 @@ def test_to_move_costs_no_more_than_to_stay(one: float, share: float, grid: floa
         assert moved <= accountant.compute_spent(tasks, 1, 1e-5) * (1 + 1e-9)
 
 
-def test_nobody_is_in_two_alternatives() -> None:
+def test_a_user_is_in_one_alternative_only() -> None:
     ledger = Ledger(budget=bd.privacy.ZCDP(rho=1.0))
     spend(ledger, "a", "explored", members=["ann", "bob"])
     spend(ledger, "b", "explored", members=["ann", "bob"])
@@ -188,7 +188,7 @@ def test_groups_are_summed_where_that_is_private(protocol: Any, fine: bool) -> N
             RunnerState().release(ask, statistic, source, path="messages")
 
 
-def test_kept_rows_are_of_people_who_come_once() -> None:
+def test_policies_that_keep_rows_take_users_once() -> None:
     with pytest.raises(InvalidArgument, match="participations"):
         OFULJDP(dim=2, horizon=100, privacy=bd.central(rho=1.0, participations=2))
     policy = OFULJDP(dim=2, horizon=100, privacy=bd.central(rho=1.0))

@@ -272,7 +272,7 @@ def test_a_ledger_joins_parts_in_different_tasks() -> None:
 
 
 @pytest.mark.parametrize("budget", [ZCDP(rho=1.99 / 2), bd.privacy.ApproxDP(epsilon=6.0, delta=1e-5)])
-def test_who_takes_part_twice_has_two_records(budget: bd.privacy.Budget) -> None:
+def test_a_user_who_takes_part_twice_has_two_records(budget: bd.privacy.Budget) -> None:
     tasks: dict[str, Counter[Event]] = {"matrices": Counter({MATRIX: 2}), "vectors": Counter({VECTOR: 2})}
     apart = {"matrices": Counter({MATRIX.event: 2}), "vectors": Counter({VECTOR.event: 2})}
     for times in (2, 3):

@@ -81,7 +81,7 @@ def test_estimates_are_stored_and_come_back_equal(tmp_path: Path) -> None:
     assert (kept.count, kept.variance, kept.total.tolist()) == (3, 0.7, [0.1, -np.inf])
 
 
-def test_what_cannot_be_stored_is_refused(tmp_path: Path) -> None:
+def test_values_that_cannot_be_stored_are_refused(tmp_path: Path) -> None:
     store = SQLiteStore(tmp_path / "l")
     store.commit(LedgerEntry(task="t", batch="1", event=EVENT, fingerprint="f"))
     with pytest.raises(InvalidArgument, match="object"):
@@ -364,7 +364,7 @@ def test_releases_of_a_declared_kind_are_stored(database: Database) -> None:
             TransactionStore(transaction).find("t", "1")
 
 
-def test_many_people_are_asked_about_at_once(database: Database) -> None:
+def test_appearances_of_many_users_are_counted_at_once(database: Database) -> None:
     people = [f"p{i}" for i in range(1203)]
     with database.transaction() as transaction:
         store = TransactionStore(transaction)
