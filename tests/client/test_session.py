@@ -252,7 +252,7 @@ def test_older_and_unsigned_publications_are_refused(town: Town, tmp_path: Path)
     with pytest.raises(BandannaError, match="not signed"):
         town.session().act(contexts())
     town.replayed = resigned(town, snapshot="{}", number=1)
-    with pytest.raises(BandannaError, match="tells different people apart"):
+    with pytest.raises(BandannaError, match="shows different histories"):
         again.act(contexts())
 
 
@@ -303,7 +303,7 @@ def test_two_processes_act_on_one_history(later: bool, town: Town, tmp_path: Pat
     if later:
         assert one.act(contexts()).publication == 1
     else:
-        with pytest.raises(BandannaError, match="tells different people apart"):
+        with pytest.raises(BandannaError, match="shows different histories"):
             one.act(contexts())
     known = two.outbox.newest_seen(town.task.id)
     assert known is not None

@@ -93,7 +93,7 @@ async def test_a_batch_is_followed_until_it_closes(tmp_path: Path) -> None:
     assert not page.all("svg")
     version = seen.board.version(town.task.id)
     town.inside.collector._fillings[0].open(b"a slot of 16 byt")
-    await seen.watches[0].glance(everybody=False)
+    await seen.watches[0].glance(health=False)
     assert seen.board.version(town.task.id) != version
     assert (await seen.twin(f"/tasks/{town.task.id}.json"))["batch"]["slots"] == 1
 

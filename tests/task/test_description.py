@@ -194,7 +194,7 @@ def test_the_promise_agrees_with_the_table(name: str, rules: dict[str, Any], tog
 
 
 @pytest.mark.parametrize(("name", "rules", "together"), CONFIGURATIONS, ids=str)
-def test_the_guarantee_of_one_process_has_other_observers(
+def test_the_policy_of_a_task_states_the_guarantee_of_one_process(
     name: str, rules: dict[str, Any], together: str | None
 ) -> None:
     task, _ = made(name, rules=rules)

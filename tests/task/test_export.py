@@ -170,7 +170,7 @@ def test_an_analyzer_that_has_gone_back_is_noticed(analyzer: Analyzer, tmp_path:
     last = analyzer.inside.learner.published
     content = dumps({**loads(last.document), "spent": 0.0})
     analyzer.replaced[f"{head}/snapshot"] = said(analyzer, content)
-    with pytest.raises(BandannaError, match="tells different people apart"):
+    with pytest.raises(BandannaError, match="shows different histories"):
         export_task(analyzer.url, out)
 
 

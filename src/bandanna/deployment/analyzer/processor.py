@@ -467,7 +467,7 @@ class BatchProcessor:
         asks = queries_of_round(self.policy, progress.state, now.episode, answers, now.plan, progress.round)
         info = report_info(self.task.digest, progress.epoch, progress.round)
         views = decode_shares(shares, now.batches[0].rounds[progress.round].parts, asks, users, self._opener, info)
-        if progress.round == 0:  # whatever else will be asked of these people is paid for now
+        if progress.round == 0:  # all later queries about these users are paid for now
             self._charge_batch(ledger, data)
         noise = AnalyzerRandomness(self.policy, self.task.seed, progress.source)
         streams, fresh = estimate_from_views(asks, views, progress.streams, noise.source)
@@ -600,7 +600,7 @@ class BatchProcessor:
             self._check_settled()
             with self._database.reading() as rows:
                 known = publication.read_share_digests(rows, epoch, round_)
-                refused = publication.has_outcome(rows, epoch, round_, EXHAUSTED)  # nobody has looked at them
+                refused = publication.has_outcome(rows, epoch, round_, EXHAUSTED)  # they were never opened
             if not refused and known is None and (epoch, round_) >= self.running:
                 raise ShareRejected("awaited", f"batch {epoch}, round {round_} is not over")
             if not refused and (known is None or known.get(mixer) != share):

@@ -313,7 +313,7 @@ def _check_once(sealed: list[Any], seals: set[bytes]) -> None:
     for each in sealed:
         try:
             seal = decode_base64url(each)[:ENCAPSULATION]
-        except BandannaError:  # which opens for nobody
+        except BandannaError:  # it cannot be opened
             continue
         if seal in seals:
             raise UnusableBatch("a sealed report that is there twice")

@@ -34,7 +34,7 @@ from bandanna.storage.database.base import Database, open_database
 
 
 _TICK, _LONGEST_TICK = 0.02, 2.0
-_LATE = 60.0  # seconds for which a registrar may be away before somebody has to look
+_LATE = 60.0  # seconds for which a registrar may be away before an operator should look
 
 
 class WitnessCall:

@@ -187,7 +187,7 @@ class SimulatedUsers:
         self.account = SimulationTotals()
         self._pool = ThreadPoolExecutor(max_workers=concurrency)
         self._view: CurrentPublication | None = None
-        self._session = f"user {secrets.token_hex(4)}"  # other people than those of an earlier crowd
+        self._session = f"user {secrets.token_hex(4)}"  # other users than in an earlier simulation
         self._numbered = 0
 
     @property

@@ -79,7 +79,7 @@ class BodyEncoder:
         """Tell whether a round sends rows; refuse that unless the task trusts its server with rows."""
         rows = self.batch.rounds[round_].parts[0].form == "row"
         if rows and not sends_rows(self._task.policy):
-            raise BandannaError(f"batch {self.batch.epoch} is of rows, and the task trusts nobody with them")
+            raise BandannaError(f"batch {self.batch.epoch} asks for rows, and the task trusts no server with them")
         return rows
 
     def _rows(self, played: PlayedRounds, length: int) -> np.ndarray[Any, Any]:
@@ -237,7 +237,7 @@ class PolicyDevice(DeviceLogic):
         if slot.batch.epoch not in epochs:
             raise BandannaError(f"batch {slot.batch.epoch} is not the one that is announced")
         place = epochs.index(slot.batch.epoch)
-        if view.batches[place] != slot.batch:  # whose people are those of the plan that they have opened slots for
+        if view.batches[place] != slot.batch:  # its noise follows from the plan under which slots were opened
             raise BandannaError(f"batch {slot.batch.epoch} is announced with another plan than when it began")
         self.batch(content, place)
         asks = view.asks(place)

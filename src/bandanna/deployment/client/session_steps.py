@@ -51,7 +51,7 @@ from bandanna.numeric.rng import SecureRandomness
 
 _DAY = 86_400  # seconds
 _NOTHING_REPORTED = "a report of nothing was made: the reward, or what the analyzer has published, gives no other"
-_MAX_DAYS = 30  # after which a decision is forgotten that nobody has reported on
+_MAX_DAYS = 30  # after which a decision without a report is forgotten
 
 
 class SessionSteps:
@@ -294,14 +294,14 @@ class SessionSteps:
             return Outcome(reason=OVER)
         number, wrong = _parse_reward(reward)
         while kept.reward is None and kept.state != OVER:
-            kept = self._outbox.keep(replace(kept, reward=number))  # or what somebody else has made of it
+            kept = self._outbox.keep(replace(kept, reward=number))  # or what another process stored
         if wrong is None and kept.reward not in (None, number):
             wrong = InvalidStatistic("reward", number, "the one that was reported before: a decision has one")
         if kept.state in (DECIDED, OPENING):  # `act` and `flush` open slots: who answers must not be who takes part
             outcome = Outcome(pending=True)
         elif kept.state == OPEN and kept.content["round"]:  # `flush` answers later rounds
             outcome = Outcome(kept=True, pending=True)
-        else:  # who answers is told nobody but the collector: nothing is asked for
+        else:  # only the collector learns who reports: no other request is sent
             outcome, error = yield from self._deliver(kept, self._published.seen())
             wrong = wrong or error
         if wrong is not None:
@@ -357,7 +357,7 @@ class SessionSteps:
             self._outbox.over(kept)
             return Outcome(reason=answer.reason)
         rounds = len(kept.content["batch"]["rounds"])
-        if kept.content["round"] + 1 < rounds:  # the same people are asked again
+        if kept.content["round"] + 1 < rounds:  # the same users report again
             self._outbox.keep(replace(kept.now(OPEN, round=kept.content["round"] + 1), final=None))
             return Outcome(kept=True, pending=True)
         self._outbox.over(kept)
@@ -379,7 +379,7 @@ class SessionSteps:
                         kept, _, _ = yield from self._opened(kept, content)
                     if kept.state in (OPEN, ANSWERED) and kept.reward is not None:
                         _, wrong = yield from self._deliver(kept, content)
-                except Exception as error:  # nobody's report waits for that of another decision
+                except Exception as error:  # one failing decision does not stop the others
                     wrong = error
                 errors += [wrong] if wrong is not None else []
         if errors:

@@ -227,7 +227,7 @@ class TaskBoard:
         assert watch.known.reader is not None
         try:
             alone = await run_in_thread(watch.known.reader.read, VerifiedPublication(content=publication.content), None)
-        except Exception as error:  # whatever somebody else has written
+        except Exception as error:  # a stranger wrote its contents
             raise RoleUnavailable(f"publication {number} cannot be read ({type(error).__name__})") from error
         return alone if known is None else replace(known, theta=alone.theta, plays=alone.plays)
 

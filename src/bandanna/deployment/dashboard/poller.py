@@ -86,7 +86,7 @@ class HttpRoleClient:
             trust_env=False,
             follow_redirects=False,
             timeout=_SECONDS,
-            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),  # nobody's are kept
+            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),  # none are kept
         )
 
     async def get(self, url: str, *, token: str = "", seconds: float = _SECONDS) -> RoleResponse:
@@ -97,7 +97,7 @@ class HttpRoleClient:
             raise RoleUnavailable("it is said to be where nothing can be asked")
         try:
             async with (
-                asyncio.timeout(seconds),  # of all of it: whoever sends a byte now and then is not waited for
+                asyncio.timeout(seconds),  # for the whole answer, so that single bytes do not extend it
                 self._client.stream("GET", url, headers=headers, timeout=seconds) as answer,
             ):
                 async for part in answer.aiter_bytes():
@@ -242,12 +242,12 @@ async def fetch_admin_metrics(
 
 _WAIT = 20.0  # seconds that the analyzer may let us wait for a newer publication
 _PAUSE, _WATCHING_LONGEST = 0.2, 30.0
-_BUSY, _IDLE = 1.0, 10.0  # seconds between two looks at a batch, while somebody looks at the page and else
+_BUSY, _IDLE = 1.0, 10.0  # seconds between two requests about a batch, while a page is read and otherwise
 _ATTENTION_SECONDS = 30.0
 _HEALTH = 5  # looks at a batch for one at all roles
 _WARNINGS = 10
 
-_INSIDE = frozenset({"counts", "statuses"})  # for administrators: when they change, somebody has answered
+_INSIDE = frozenset({"counts", "statuses"})  # for administrators: they change with every report
 
 
 class TaskPoller:
@@ -286,7 +286,7 @@ class TaskPoller:
     ) -> None:
         self.known = TaskStatus(place=place, url=place if task is None else task.url("analyzer"))
         self.version = self.changes = 0
-        self.looked = 0.0  # when somebody last asked for a page
+        self.looked = 0.0  # when a page was last requested
         self._web, self._given, self.clock = web, task, clock
         self._tokens, self._administered = dict(tokens or {}), inside
         self._named = frozenset(each.rstrip("/") for each in named)
@@ -325,8 +325,8 @@ class TaskPoller:
             wanted = self.clock() - self.looked < _ATTENTION_SECONDS or turn == 0
             if self.known.task is not None and (wanted or rested >= _IDLE):
                 try:
-                    await self.glance(everybody=turn % _HEALTH == 0)
-                except Exception as error:  # whatever a role has answered, it stops nobody
+                    await self.glance(health=turn % _HEALTH == 0)
+                except Exception as error:  # no answer of a role may stop the loop
                     self.warn(_describe_error(error))
                 turn, rested = turn + 1, 0.0
             await asyncio.sleep(_BUSY)
@@ -366,7 +366,7 @@ class TaskPoller:
             task = Task.from_bytes(answer.content) if task is None else task
             reader = await run_in_thread(reader_for, task)
             urls = {role: task.url(role) for role in task.roles}
-        except Exception as error:  # somebody else has written it
+        except Exception as error:  # a stranger wrote it
             raise RoleUnavailable(
                 f"what it serves is no task that this program can read ({_describe_error(error)})"
             ) from error
@@ -499,14 +499,14 @@ class TaskPoller:
         if isinstance(ledger, dict) and now is not None and ledger.get("spent") == now["spent"]:
             self.tell(ledger=ledger)
 
-    async def glance(self, *, everybody: bool = True) -> None:
-        """Ask for the running batch; with `everybody`, also for the health of all roles."""
+    async def glance(self, *, health: bool = True) -> None:
+        """Ask for the running batch; with `health`, also for the health of all roles."""
         if self.known.task is None:
             return
         self.tell(filling=await fetch_batch_status(self._web, self.known))
-        if everybody:
+        if health:
             self.tell(roles=await fetch_health(self._web, self.known))
-        if everybody and self._administered:
+        if health and self._administered:
             counts, statuses = await fetch_admin_metrics(self._web, self.known, self._tokens)
             self.tell(counts=counts, statuses=statuses)
 

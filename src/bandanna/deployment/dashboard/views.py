@@ -441,7 +441,7 @@ def _announced(known: TaskStatus) -> list[Batch]:
         return []
     try:
         return [Batch.from_dict(each) for each in known.newest.content["batches"]]
-    except Exception:  # somebody else has written it, and the page has a warning
+    except Exception:  # a stranger wrote it; the page has a warning
         return []
 
 

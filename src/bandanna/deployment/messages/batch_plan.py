@@ -246,12 +246,12 @@ def check_announced_batch(device: Mapping[str, Any], batch: Batch, arms: int | N
 def least_users(batch: Mapping[str, Any]) -> int:
     """Return the least number of users in any sum of a batch; 0 if its plan does not add up."""
     reported = [part["arm"] for each in batch["rounds"] for part in each["parts"]]
-    arms, plays, everybody = list(batch["arms"]), list(batch["plays"]), set(reported) == {None}
-    if batch["clients"] or len(plays) != len(arms) or not (everybody or reported == arms != []):
+    arms, plays, all_users = list(batch["arms"]), list(batch["plays"]), set(reported) == {None}
+    if batch["clients"] or len(plays) != len(arms) or not (all_users or reported == arms != []):
         return 0
     if arms and (min(plays) < 1 or sum(plays) != batch["slots"]):
         return 0
-    return int(batch["slots"]) if everybody else int(min(plays))
+    return int(batch["slots"]) if all_users else int(min(plays))
 
 
 BROWSER_KINDS = frozenset(

@@ -84,7 +84,7 @@ SEED = 16
 ENCAPSULATION = 32  # bytes with which a sealed message begins: a key that is drawn for this message alone
 OVERHEAD = 48  # bytes by which a sealed message is longer
 _P = 2**255 - 19
-_SMALL = frozenset(  # Ed25519 points of order 1 to 8, without their sign: what they "sign" is signed by nobody
+_SMALL = frozenset(  # Ed25519 points of order 1 to 8, without their sign; anyone can sign for them
     each.to_bytes(32, "little")
     for each in (0, 1, _P - 1, _P, _P + 1, *(int.from_bytes(bytes.fromhex(y), "little") for y in (
         "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05",
@@ -149,9 +149,7 @@ def agreed_key(secret: str, public: str, *, salt: bytes, info: bytes) -> bytes:
     except ValueError:  # of an all-zero result
         shared = bytes(32)
     if not any(shared):
-        raise_without_context(
-            Unreadable("a public key for agreement that is none: everybody would know what is agreed upon")
-        )
+        raise_without_context(Unreadable("the public key for agreement is invalid: anyone would know the agreed key"))
     return HKDF(algorithm=hashes.SHA256(), length=32, salt=salt, info=info).derive(shared)
 
 

@@ -123,7 +123,7 @@ def check_between(before: PublicationPin, content: dict[str, Any], hashes: Seque
     """
     if extend_chain(before.chain, hashes) != content["previous"]:
         number = content["number"]
-        raise BandannaError(f"publication {number} has another history than {before.number}: the analyzer tells two")
+        raise BandannaError(f"publication {number} has another history than {before.number}: the analyzer shows two")
 
 
 def check_follows(made: PublicationPin, previous: str, before: PublicationPin) -> None:
@@ -131,6 +131,6 @@ def check_follows(made: PublicationPin, previous: str, before: PublicationPin) -
     if made.number < before.number:
         raise BandannaError(f"publication {made.number} after {before.number}: the analyzer has gone back")
     if made.number == before.number and made.chain != before.chain:
-        raise BandannaError(f"two publications of number {made.number}: the analyzer tells different people apart")
+        raise BandannaError(f"two publications of number {made.number}: the analyzer shows different histories")
     if made.number == before.number + 1 and previous != before.chain:
         raise BandannaError(f"publication {made.number} does not follow upon the one before it")

@@ -45,15 +45,15 @@ EPOCHS = 2**32 - 1
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TaggedReport:
-    """One report of one slot for one round of an epoch: a fixed header and a body of one length for everybody.
+    """One report of one slot for one round of an epoch: a fixed header and a body of the same length for all users.
 
         report = slot(16) tag(16) epoch:u32 round:u16 version:u8 key_id:u8 body                     little-endian
         tag    = HMAC-SHA256(k_C, "tag" | all but the tag | plan), its first 16 bytes
 
     Version 0 is the zero report that opens a slot, 1 the final one; a lower version never replaces a higher one. k_C is
     the ticket's key for the collector (`canonical.TicketKeys`), plan the digest of the batch's plan. Without the ticket
-    nobody can make or change a report, or move it to another round, epoch, slot or plan. If an analyzer tells devices
-    of more people than it tells the mixer, so that they draw less noise, their reports are refused.
+    no one can make or change a report, or move it to another round, epoch, slot or plan. If an analyzer tells devices
+    about more users than it tells the mixer, so that they draw less noise, their reports are refused.
     """
 
     slot: bytes
@@ -236,7 +236,7 @@ _REPORT = struct.Struct("<32s32sIH")  # label, task, epoch, round
 def sealing_info(task: bytes, batch: Batch, round_: int, slot: bytes) -> bytes:
     """Return the info for HPKE: a seed opens only as that of this slot, in this round of a batch with this plan.
 
-    So a shuffler cannot have the helper add fewer people, or other ones, than the device was told of. The version of
+    So a shuffler cannot have the helper add fewer or other users than the device expects. The version of
     the report is not in it: the helper would learn who has answered, and a share with the seed of another version is
     noise, which the shuffler can add without it.
     """

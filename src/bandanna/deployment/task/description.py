@@ -227,7 +227,7 @@ def task_facts(task: Task) -> dict[str, Any]:
         return _facts(task)
     except BandannaError:
         raise
-    except _BROKEN_POLICY_ERRORS as error:  # somebody else has written it
+    except _BROKEN_POLICY_ERRORS as error:  # a stranger wrote the document
         kind = type(error).__name__
         raise Unreadable(f"task {task.id[:12]} has a part that this program does not understand ({kind})") from error
 

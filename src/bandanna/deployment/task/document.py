@@ -515,7 +515,7 @@ def join_all(draft: Task, joins: Sequence[RoleJoin]) -> Task:
     found = {each.role: each for each in joins}
     lacking = [role for role in draft.roles if role not in found]
     if lacking or len(found) < len(joins) or set(found) - set(draft.roles):
-        said = f"joins of {', '.join(each.role for each in joins) or 'nobody'}"
+        said = f"joins of {', '.join(each.role for each in joins) or 'no role'}"
         raise BandannaError(f"{said}, where one of each of {', '.join(draft.roles)} is needed")
     keys = {
         role if kind == "sign" else f"{kind} {role}": key for role in found for kind, key in found[role].keys.items()
@@ -545,7 +545,7 @@ def check_joins(task: Task) -> None:
         if not each.genuine:
             raise BandannaError(f"the {each.role} has not signed its keys, or has joined another draft")
         if not all(is_sound(kind, key) for kind, key in each.keys.items()):  # type: ignore[arg-type]
-            raise BandannaError(f"the {each.role} has joined with a key that nobody can own")
+            raise BandannaError(f"the {each.role} has joined with a key that has no owner")
     if len(set(task.content["keys"].values())) < len(task.content["keys"]):
         raise BandannaError("two keys of a task are the same: a role has joined with one that is another's")
     known = {kind + role for role in task.roles for kind in ("", "agree ", "seal ")}

@@ -162,7 +162,7 @@ def _check_same_history(kept: list[ExportedPublication], last: ExportedPublicati
     if kept and last.number < kept[-1].number:
         raise BandannaError(f"the analyzer has gone back to publication {last.number}, from {kept[-1].number}")
     if kept and last.number == kept[-1].number and last.chain != kept[-1].chain:
-        raise BandannaError(f"two publications of number {last.number}: the analyzer tells different people apart")
+        raise BandannaError(f"two publications of number {last.number}: the analyzer shows different histories")
 
 
 def _file(folder: Path, number: int) -> Path:
