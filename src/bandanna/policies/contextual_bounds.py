@@ -451,26 +451,7 @@ def glm_sdp_rate(*, horizon: Any, dim: int, epsilon: Any, constant: float = 1.0)
     holds="any policy with differentially private rewards; worst public contexts with K arms",
 )
 def glm_lower_rate(*, horizon: Any, dim: int, n_arms: Any, epsilon: Any, constant: float = 1.0) -> Any:
-    """Return sqrt(d T min(d, log2 K)) + min(T, d/epsilon).
-
-    Parameters
-    ----------
-    horizon
-        T.
-    dim
-        d.
-    n_arms
-        K, at least 2; `math.inf` for the unit ball.
-    epsilon
-        The epsilon of the guarantee.
-    constant
-        The unknown factor.
-
-    Returns
-    -------
-    float or array
-        The rate at every horizon.
-    """
+    """Return sqrt(d T min(d, log2 K)) + min(T, d/epsilon); K is at least 2, `math.inf` for the unit ball."""
     t, e, k = (
         check_above("horizon", horizon, 0),
         check_above("epsilon", epsilon, 0),

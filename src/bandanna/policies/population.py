@@ -344,24 +344,10 @@ def check_phase_privacy(privacy: Privacy) -> Privacy:
 
 
 def choose_local_protocol(privacy: Privacy, *, most_actions: int, bound: float) -> Privacy:
-    """Choose how clients report in the local model, where the user left it open ("default" or "auto").
+    """Choose how clients report in the local model, where the protocol is "default" or "auto".
 
-    Random directions, if their largest standard deviation in any direction (`std_along`) is below that of Gaussian
+    Random directions if their largest standard deviation in any direction (`std_along`) is below that of Gaussian
     reports in phases of `most_actions` actions; else Gaussian reports, as in [001]. Printed noise is Gaussian.
-
-    Parameters
-    ----------
-    privacy : Privacy
-        The privacy; other models than the local one are returned as they are.
-    most_actions : int
-        Most actions that a phase can have.
-    bound : float
-        B: averages are in [-B, B].
-
-    Returns
-    -------
-    Privacy
-        The same, with protocol "gaussian" or "unit".
     """
     if privacy.model != "local" or not privacy.noisy or privacy.protocol not in ("default", "auto"):
         return privacy

@@ -464,24 +464,6 @@ def linear_lower(*, horizon: Any, dim: int, n_arms: Any = math.inf, rho: Any = n
     fewer arms can be the corners of b coordinates. The paper prints e^-2.25 / 4 (`as_printed`): its Step 1 applies
     Markov's inequality at T/2 and drops the factor 1/2 that the non-private part keeps. Hard instances: theta in
     {-1, 1}^d / (T sqrt(rho)), or / sqrt(T) without privacy.
-
-    Parameters
-    ----------
-    horizon
-        T.
-    dim
-        d.
-    n_arms
-        K, at least 2; `math.inf` for all of [-1, 1]^d.
-    rho
-        The zCDP of the guarantee; infinite without privacy.
-    as_printed
-        Whether the private part has the printed constant.
-
-    Returns
-    -------
-    float or array
-        The bound at every horizon.
     """
     t, budget = check_above("horizon", horizon, 0), check_above("rho", rho, 0)
     size = np.minimum(dim, np.floor(np.log2(check_above("n_arms", n_arms, 2, strict=False))))

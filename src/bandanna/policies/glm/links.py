@@ -106,18 +106,7 @@ _MOST = 1000  # a search beyond it takes minutes
 
 @lru_cache(maxsize=64)
 def bound_skew(most: int) -> float:
-    """Bound sup_z |k_3| / k_2, the self-concordance constant, to 0.01 %; for R above 1000 by R (Lemma H.1 of [003]).
-
-    Parameters
-    ----------
-    most
-        R, the largest count.
-
-    Returns
-    -------
-    float
-        At least the supremum, which is 1 or more.
-    """
+    """Bound sup_z |k_3| / k_2, the self-concordance constant for R = `most`, to 0.01 %; above 1000 by R (Lemma H.1)."""
     if most > _MOST:
         return float(most)
 
@@ -131,18 +120,7 @@ def bound_skew(most: int) -> float:
 
 @lru_cache(maxsize=64)
 def bound_variance(most: int) -> float:
-    """Bound sup_z k_2, the largest slope, to 0.001 %; for R above 1000 by R.
-
-    Parameters
-    ----------
-    most
-        R, the largest count.
-
-    Returns
-    -------
-    float
-        At least the supremum, which is 1/4 or more.
-    """
+    """Bound sup_z k_2, the largest slope for R = `most`, to 0.001 %; above 1000 by R."""
     if most > _MOST:
         return float(most)
     skew = bound_skew(most)

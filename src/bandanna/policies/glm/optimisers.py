@@ -88,43 +88,18 @@ class GradientSums(ABC):
         """Standard deviation of the noise in each coordinate of a sum."""
 
     def excess_bound(self, *, count: int, ridge: float, failure: float | None = None) -> float:
-        """Bound the excess of the mean loss by the lemma's rule, for the steps that run.
+        """Bound the excess of the mean loss over its minimum on |theta| <= S, for the steps that run by the lemma.
 
-        Parameters
-        ----------
-        count
-            t, at least the number of rows.
-        ridge
-            The ridge of the loss.
-        failure
-            Probability with which the excess may be above the bound; None: the bound is on the expected excess.
-
-        Returns
-        -------
-        float
-            The excess over the minimum on |theta| <= S of the mean loss, which is the loss divided by t.
+        `count` is t, at least the number of rows. The bound holds except with probability `failure`; None: in
+        expectation.
         """
         slope = lipschitz(self.residual_bound, ridge, self.parameter_bound, count)
         return self._excess(count * slope, failure) / count
 
     def worst_excess(self, *, horizon: int, ridge: float, failure: float) -> float:
-        """Bound the excess of the loss, not divided by t, for every t up to a horizon.
+        """Bound the excess of the loss, not divided by t, for every t up to a horizon, but for chance `failure`.
 
         With u = t L it is D min(u, u/sqrt N + q/u + c): it rises until both are equal, and is convex from there on.
-
-        Parameters
-        ----------
-        horizon
-            The largest t.
-        ridge
-            The ridge of the loss.
-        failure
-            Probability with which the excess of one estimate may be above the bound.
-
-        Returns
-        -------
-        float
-            The largest of `count * excess_bound(count=count, ...)`, or a little more.
         """
         bound, offset = self.residual_bound, ridge * self.parameter_bound
         first, last = bound + offset, horizon * bound + offset
