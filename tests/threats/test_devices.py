@@ -261,9 +261,9 @@ def test_a_reporter_makes_no_row_for_a_task_that_trusts_no_server() -> None:
     played = PlayedRounds(
         rewards=np.ones(1), features=np.ones((1, policy.dim)), arms=np.zeros(1, dtype=int), groups=None
     )
-    with pytest.raises(BandannaError, match="trusts nobody"):
+    with pytest.raises(BandannaError, match="trusts no server"):
         reporter.zero(0, (), ticket, SecureNoise())
-    with pytest.raises(BandannaError, match="trusts nobody"):
+    with pytest.raises(BandannaError, match="trusts no server"):
         reporter.final(0, (), played, [ticket], SecureNoise(), SecureRandomness())
 
 
