@@ -7,6 +7,7 @@ import json
 import math
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -53,18 +54,13 @@ BATCH: list[BatchProtocol] = [
     ShuffleGaussian(domain=DOMAIN, noise_std=3.0, batch=USERS),
     ShuffleBinomial(domain=DOMAIN, noise=BinomialNoise(scale=4.0, trials=400, users=USERS)),
 ]
+SHARED: dict[str, Any] = {"domain": DOMAIN, "budget": BUDGET}
 CALIBRATE: dict[str, Callable[..., Any]] = {
-    "central_gaussian": lambda **given: CentralGaussian.calibrate(**{"domain": DOMAIN, "budget": BUDGET, **given}),
-    "central_continual": lambda **given: CentralContinual.calibrate(
-        **{"domain": DOMAIN, "budget": BUDGET, "horizon": 9, **given}
-    ),
-    "local_gaussian": lambda **given: LocalGaussian.calibrate(**{"domain": DOMAIN, "budget": BUDGET, **given}),
-    "shuffle_gaussian": lambda **given: ShuffleGaussian.calibrate(
-        **{"domain": DOMAIN, "budget": BUDGET, "batch": USERS, **given}
-    ),
-    "shuffle_binomial": lambda **given: ShuffleBinomial.calibrate(
-        **{"domain": DOMAIN, "budget": BUDGET, "batch": USERS, **given}
-    ),
+    "central_gaussian": partial(CentralGaussian.calibrate, **SHARED),
+    "central_continual": partial(CentralContinual.calibrate, horizon=9, **SHARED),
+    "local_gaussian": partial(LocalGaussian.calibrate, **SHARED),
+    "shuffle_gaussian": partial(ShuffleGaussian.calibrate, batch=USERS, **SHARED),
+    "shuffle_binomial": partial(ShuffleBinomial.calibrate, batch=USERS, **SHARED),
 }
 each = pytest.mark.parametrize("protocol", BATCH, ids=lambda protocol: protocol.name)
 each_calibration = pytest.mark.parametrize("calibrate", CALIBRATE.values(), ids=CALIBRATE.keys())
@@ -98,15 +94,8 @@ def test_statistics_that_are_not_finite_are_refused(protocol: BatchProtocol, bad
     values = np.zeros((2, USERS, 3))
     values[1, 2, 0] = bad
     for path in ("messages", "law"):
-        refused(
-            InvalidStatistic,
-            "statistics[1, 2, 0]",
-            "a float that is not finite",
-            protocol.release,
-            values,
-            fast(),
-            path=path,
-        )
+        given = ("statistics[1, 2, 0]", "a float that is not finite", protocol.release, values, fast())
+        refused(InvalidStatistic, *given, path=path)
 
 
 @pytest.mark.parametrize("epsilon", [0, -1.0, math.nan, "1", None, True])

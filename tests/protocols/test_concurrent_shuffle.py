@@ -33,23 +33,11 @@ Floats = NDArray[np.float64]
 
 BUDGET = ApproxDP(epsilon=1.0, delta=1e-5)
 TREE = BatchTree(horizon=21, degrees=(2, 2, 3))  # batches of 2, 4, 12; the last user never fills one
+NOISES = tuple(BinomialNoise(scale=s, trials=12, users=n) for s, n in ((4.0, 2), (3.0, 4), (5.0, 12)))
 SMALL = {
-    "numbers": ConcurrentShuffle(
-        domain=Box(dim=1),
-        tree=TREE,
-        noises=tuple(BinomialNoise(scale=s, trials=12, users=n) for s, n in ((4.0, 2), (3.0, 4), (5.0, 12))),
-    ),
-    "bits": ConcurrentShuffle(
-        domain=Bits(),
-        tree=TREE,
-        noises=tuple(BinomialNoise(scale=s, trials=12, users=n) for s, n in ((4.0, 2), (3.0, 4), (5.0, 12))),
-    ),
-    "vectors": ConcurrentShuffle(
-        domain=Ball(dim=2),
-        tree=TREE,
-        noises=tuple(BinomialNoise(scale=s, trials=12, users=n) for s, n in ((4.0, 2), (3.0, 4), (5.0, 12))),
-        averaging=False,
-    ),
+    "numbers": ConcurrentShuffle(domain=Box(dim=1), tree=TREE, noises=NOISES),
+    "bits": ConcurrentShuffle(domain=Bits(), tree=TREE, noises=NOISES),
+    "vectors": ConcurrentShuffle(domain=Ball(dim=2), tree=TREE, noises=NOISES, averaging=False),
 }
 each = pytest.mark.parametrize("protocol", SMALL.values(), ids=SMALL.keys())
 DRAWS = 12_000

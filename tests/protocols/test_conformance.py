@@ -8,6 +8,7 @@ import json
 import math
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -67,13 +68,13 @@ CONTINUAL = [
 ALL: list[Protocol] = [*BATCH, *CONTINUAL]
 CALIBRATE: dict[str, Callable[..., Any]] = {
     "central_gaussian": CentralGaussian.calibrate,
-    "central_continual": lambda **given: CentralContinual.calibrate(horizon=9, **given),
+    "central_continual": partial(CentralContinual.calibrate, horizon=9),
     "local_gaussian": LocalGaussian.calibrate,
     "local_unit": LocalUnit.calibrate,
-    "shuffle_gaussian": lambda **given: ShuffleGaussian.calibrate(batch=USERS, **given),
-    "shuffle_binomial": lambda **given: ShuffleBinomial.calibrate(batch=USERS, **given),
-    "shuffle_binomial, checked": lambda **given: ShuffleBinomial.calibrate(batch=USERS, coins="checked", **given),
-    "shuffle_binomial, mixer": lambda **given: ShuffleBinomial.calibrate(batch=USERS, coins="mixer", **given),
+    "shuffle_gaussian": partial(ShuffleGaussian.calibrate, batch=USERS),
+    "shuffle_binomial": partial(ShuffleBinomial.calibrate, batch=USERS),
+    "shuffle_binomial, checked": partial(ShuffleBinomial.calibrate, batch=USERS, coins="checked"),
+    "shuffle_binomial, mixer": partial(ShuffleBinomial.calibrate, batch=USERS, coins="mixer"),
 }
 TRUST = {
     "clear": "none",
