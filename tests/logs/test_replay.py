@@ -35,8 +35,8 @@ class DeafLinTS(bd.LinTS):
         HEARD.append(statistic.values.copy())
         return statistic
 
-    def learned(self, state: LinearState, released: Estimate) -> LinearState:
-        return super().learned(state, replace(released, total=script(state.batches, len(released.total))))
+    def _update(self, state: LinearState, released: Estimate) -> LinearState:
+        return super()._update(state, replace(released, total=script(state.batches, len(released.total))))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,8 +46,8 @@ class DeafLinUCB(bd.LinUCB):
         HEARD.append(statistic.values.copy())
         return statistic
 
-    def learned(self, state: Any, released: Estimate) -> Any:
-        return super().learned(state, replace(released, total=script(state.batches, len(released.total))))
+    def _update(self, state: Any, released: Estimate) -> Any:
+        return super()._update(state, replace(released, total=script(state.batches, len(released.total))))
 
 
 def lints() -> bd.Policy[Any]:
