@@ -238,7 +238,7 @@ class AuditRow:
         return dict(zip(COLUMNS, (*values, self.looked_at, self.not_looked_at), strict=True))
 
     def __str__(self) -> str:
-        """Return one sentence."""
+        """Return the row in sentences."""
         if math.isinf(self.claim.epsilon):
             return f"{self.target}: nothing is promised, so nothing can be refuted."
         stated = f"epsilon = {format_rounded_up(self.claim.epsilon)} at delta = {self.claim.delta:.3g}"
@@ -324,7 +324,7 @@ ProgressCallback = Callable[[int, int, str], None]
 
 
 def ignore_progress(done: int, total: int, what: str) -> None:
-    """Show no progress."""
+    """Ignore a report of progress."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

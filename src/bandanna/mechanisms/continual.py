@@ -224,7 +224,7 @@ class ContinualGaussian:
 
     @cached_property
     def event(self) -> ContinualEvent:
-        """What the whole stream releases; it is priced before the first step."""
+        """The event of the whole stream; it is priced before the first step."""
         return ContinualEvent(
             factorisation=self.factorisation,
             std=self.std,

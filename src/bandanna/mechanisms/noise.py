@@ -61,7 +61,7 @@ class Mechanism(ABC):
     @property
     @abstractmethod
     def event(self) -> Event:
-        """What one release is, for the accountant."""
+        """The event of one release, for the accountant."""
 
     @property
     @abstractmethod

@@ -114,7 +114,7 @@ def multiply_vector(matrix: Floats, x: Floats, out: Floats) -> None:
 
 @jit_internal
 def inner(a: Floats, b: Floats) -> float:
-    """Return <a, b>."""
+    """Return <a, b> of two vectors."""
     total = 0.0
     for i in range(len(a)):
         total += a[i] * b[i]

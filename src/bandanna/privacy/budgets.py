@@ -110,7 +110,7 @@ class ZCDP(Budget):
         )
 
     def to_renyi(self, alpha: float) -> RenyiDP:
-        """Convert by definition."""
+        """Convert by definition: epsilon = alpha rho."""
         return RenyiDP(alpha=alpha, epsilon=alpha * self.rho)
 
     def to_approx(self, delta: float) -> ApproxDP:

@@ -25,7 +25,7 @@ TRUST_MODELS = ("none", "central", "local", "shuffle", "concurrent shuffle")
 
 @dataclass(frozen=True, kw_only=True)
 class Guarantee:
-    """What is promised to one user, computed by the accountant for the noise that is drawn.
+    """The promise to one user, computed by the accountant for the noise that is drawn.
 
     Parameters
     ----------

@@ -43,7 +43,7 @@ class ShuffledBatches:
         delta <= (1 + e^epsilon) E (m - tanh(epsilon/2))+ + (e^epsilon - 1 + 2 delta_G(epsilon; mu)) (n - 1) p delta0,
 
     M of them the delta of the M-fold composition and (1 + e^epsilon) M (n - 1) p delta0 (proofs.md B.1), for every
-    eps0 > 0; and delta <= delta_G(epsilon; sqrt(M) / scale) without a shuffle. What holds at a smaller epsilon holds at
+    eps0 > 0; and delta <= delta_G(epsilon; sqrt(M) / scale) without a shuffle. A bound at a smaller epsilon holds at
     a larger one. Wherever a search ends, the bound found is valid.
     """
 

@@ -39,7 +39,7 @@ class LedgerStore(ABC):
     def alone(self, work: Callable[[], Result]) -> Result:
         """Do some work with exclusive access, across all threads and processes that share the store; re-entrant.
 
-        A signal may raise between any two lines of Python. What it leaves behind must not block the next call.
+        A signal may raise between any two lines of Python. Its remains must not block the next call.
         """
 
     @abstractmethod

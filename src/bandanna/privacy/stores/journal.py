@@ -51,7 +51,7 @@ class JournalFile(SQLiteStore):
         return None
 
     def write(self, key: str, value: Any) -> None:
-        """Note a value."""
+        """Store a note under a key."""
         self.alone(lambda: self._write(key, self._encoding.dumps(value)))
 
     def _write(self, key: str, text: str) -> None:
