@@ -44,7 +44,7 @@ LONG = {  # steps that take a second and more, by words in them, whose like othe
         "by_clones",
         "(0.002, 200)",
         "local_protocol_for",
-    ),  # tests/accounting, protocols
+    ),  # tests/privacy, protocols
     "docs/reference/cli.md": (
         "--std 8",
         "--calibration paper",
@@ -53,6 +53,8 @@ LONG = {  # steps that take a second and more, by words in them, whose like othe
     "docs/how-to/choose-epsilon.md": ("bandanna calibrate", "plan --dim"),  # as all below in docs/reference/cli.md
     "docs/how-to/choose-privacy-model.md": ("bandanna plan",),
     "docs/how-to/choose-policy.md": ("bandanna plan",),
+    "docs/concepts/how-we-verify.md": ("bandanna audit",),
+    "docs/gallery.md": ("bounds=True",),
     "README.md": ("bandanna demo", "bandanna plan"),
 }
 
