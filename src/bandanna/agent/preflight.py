@@ -431,7 +431,7 @@ class ContextReader:
         allowed = "an array (users, d) of the features of each user"
         if records is not None:
             contexts = records.of_users(contexts)
-        elif hasattr(contexts, "columns"):  # a table, whose entries are columns
+        elif hasattr(type(contexts), "columns"):  # a table; a foreign object may raise anything for its own attributes
             contexts = read_real_array("contexts", contexts, allowed)
         people = validation.list_entries("contexts", contexts, allowed)
         return [repeat_user_features(fixed, one, f"contexts[{i}]") for i, one in enumerate(people)]
