@@ -61,7 +61,7 @@ def test_a_task_is_made_and_shown(folder: Path) -> None:
         task.content["promise"],
         "a uniform share of every report",
         "Expected regret: ",
-        "must be authenticated",
+        "known users only",
         "helper.secret.json",
         "Next: bandanna serve all --task which",
     ):
@@ -86,7 +86,7 @@ def test_json_of_task_has_the_facts_of_the_document(folder: Path) -> None:
 def test_a_task_never_replaces_another(folder: Path) -> None:
     command("create", "which.toml", "--no-forecast")
     before = {each: each.read_bytes() for each in sorted(folder.rglob("*.json"))}
-    with pytest.raises(BandannaError, match="has a task already"):
+    with pytest.raises(BandannaError, match="holds a task already"):
         command("create", "which.toml", "--no-forecast")
     assert {each: each.read_bytes() for each in sorted(folder.rglob("*.json"))} == before
 
@@ -197,7 +197,7 @@ def says_what_each_role_saw(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert saw["analyzer"]["tables"]["reports"] == [0, 0]
     assert saw["registrar"]["tables"]["users"][1] == crowd["reports acknowledged"]
     assert count_rows(out / "shuffler.db")["reports"] == 0
-    with pytest.raises(BandannaError, match="has a task already"):
+    with pytest.raises(BandannaError, match="holds a task already"):
         command_demo_deployed("demo-deployed", "--out", str(out))
     _print_demo(told)
     page = capsys.readouterr().out

@@ -108,7 +108,7 @@ LIES = {
     "another of the same number": ({"spent": 0.5}, "two publications of number 1"),
     "another history": (
         {"number": 2, "previous": encode_base64url(bytes(32))},
-        "does not follow upon the one before it",
+        "does not follow the one before it",
     ),
     "less noise": ({"number": 2, "batches": "halved"}, "another plan than the task's policy has"),
 }

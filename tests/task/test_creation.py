@@ -189,10 +189,10 @@ def test_another_task_is_not_overwritten(tmp_path: Path) -> None:
     (task, secrets), (other, others) = (create_task(file(), expect=False) for _ in range(2))
     write_task(tmp_path, task, secrets)
     write_task(tmp_path, task, secrets)
-    with pytest.raises(BandannaError, match="has a task already"):
+    with pytest.raises(BandannaError, match="holds a task already"):
         write_task(tmp_path, other, others)
     (tmp_path / "task.json").unlink()
-    with pytest.raises(BandannaError, match="has a task already"):
+    with pytest.raises(BandannaError, match="holds a task already"):
         write_task(tmp_path, task, secrets)
     assert Secrets.read(tmp_path, "analyzer", task) in secrets
     blocked = tmp_path / "file"

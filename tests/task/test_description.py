@@ -328,7 +328,7 @@ def test_a_document_that_gives_devices_less_noise_is_refused() -> None:
     content = copy.deepcopy(dict(task.content))
     device = content["device"]["plans"][0]["devices"][0][0]
     device["trials"] = round(0.64 * device["trials"])
-    with pytest.raises(BandannaError, match="tells devices something else"):
+    with pytest.raises(BandannaError, match="another section for devices"):
         task_facts(Task.made(content))
 
 

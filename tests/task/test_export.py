@@ -146,7 +146,7 @@ def test_lies_of_an_analyzer_are_refused(analyzer: Analyzer, tmp_path: Path) -> 
     cases: list[tuple[Any, str]] = [
         (lambda true: true._replace(document=true.document.replace(b"running", b"RUNNING")), "has not signed"),
         (lambda true: first, "publication 0 where 1 belongs"),
-        (other_chain, "does not follow upon the one before it"),
+        (other_chain, "does not follow the one before it"),
         (lambda true: said(analyzer, true.document + b" "), "canonical"),
         (lambda true: true._replace(cosignature=""), "publication 1 is not cosigned by the task's registrar"),
         (lambda true: true._replace(cosignature=first.cosignature), "publication 1 is not cosigned"),
@@ -200,7 +200,7 @@ def test_changed_files_of_an_export_are_refused(analyzer: Analyzer, tmp_path: Pa
         with pytest.raises(BandannaError, match=words):
             export_task(analyzer.url, out)
     file.unlink()
-    with pytest.raises(BandannaError, match="something is missing before it"):
+    with pytest.raises(BandannaError, match="one is missing before it"):
         verify_folder(out)
 
 
@@ -228,7 +228,7 @@ def test_how_far_a_task_is_can_be_seen(analyzer: Analyzer, tmp_path: Path) -> No
     analyzer.replaced[f"/tasks/{analyzer.task.id}/snapshot"] = shown(analyzer.inside.learner.published)._replace(
         signature="forged"
     )
-    with pytest.raises(BandannaError, match=r"does not tell how far the task is: .*has not signed"):
+    with pytest.raises(BandannaError, match=r"does not report the progress of the task: .*has not signed"):
         fetch_progress(analyzer.task, analyzer.url)
 
 

@@ -219,7 +219,7 @@ class BatchProcessor:
             found = read_progress(rows, self._encoding)
             assert found is not None
             if found.task != self.task.id:
-                raise BandannaError(f"the database belongs to task {found.task}: every task has its own")
+                raise BandannaError(f"the database belongs to task {found.task}. Use one database per task")
             self._newest = publication.read_publication_row(rows)
         self._seal_key = self._newest.said("helper")
         self._set_progress(found)

@@ -204,12 +204,12 @@ class Outbox:
     def _lock(self) -> threading.RLock:
         """The lock of this process. A forked process is refused, since its copy could draw a second report."""
         if os.getpid() != self._pid:  # where the lock may be held by a thread that does not exist
-            raise BandannaError("an outbox lives in the process that opened it: open it anew in this one")
+            raise BandannaError("the outbox was opened by another process. Open it again in this one")
         return self._own
 
     def _open(self) -> sqlite3.Connection:
         if self._closed:
-            raise BandannaError("the outbox is closed, as its session is")
+            raise BandannaError("the outbox is closed, because its session is closed")
         return self._rows
 
     def keep(self, kept: PendingDecision) -> PendingDecision:

@@ -125,7 +125,9 @@ def _import_httpx() -> Any:
 
 def _make_device_logic(task: ClientTask) -> DeviceLogic:
     if task.content["seed"] is not None:
-        raise BandannaError("a seeded test is played by `bandanna simulate-clients`: its noise follows from the seed")
+        raise BandannaError(
+            "the task is a seeded test, whose noise follows from the seed. Play it with `bandanna simulate-clients`"
+        )
     if task.device is not None:
         return DocumentDevice(task)
     from bandanna.deployment.client.policy_device import PolicyDevice  # the whole library: policies, accounting and all

@@ -58,7 +58,7 @@ class RoleResponse:
         try:
             return loads(self.content)
         except BandannaError as error:
-            raise RoleUnavailable(f"it answers what is no JSON: {error}") from error
+            raise RoleUnavailable(f"its answer is no JSON: {error}") from error
 
 
 class RoleClient(Protocol):
@@ -94,7 +94,7 @@ class HttpRoleClient:
         headers = {"accept-encoding": "identity"} | ({"authorization": f"Bearer {token}"} if token else {})
         content = bytearray()
         if not is_url(url):
-            raise RoleUnavailable("it is said to be where nothing can be asked")
+            raise RoleUnavailable("its address is no URL")
         try:
             async with (
                 asyncio.timeout(seconds),  # for the whole answer, so that single bytes do not extend it
@@ -138,7 +138,7 @@ def parse_batch_status(answer: RoleResponse) -> BatchStatus:
     """Parse `GET /tasks/{task}/open`."""
     told = answer.document()
     if not isinstance(told, dict):
-        raise RoleUnavailable("it does not tell how far its batch is")
+        raise RoleUnavailable("its answer about the batch cannot be read")
     at = told.get("closes_at")
     opened = told.get("open")
     return BatchStatus(
@@ -153,7 +153,7 @@ def parse_batch_status(answer: RoleResponse) -> BatchStatus:
 
 def _whole(value: Any) -> int:
     if type(value) is not int or not 0 <= value < 2**53:
-        raise RoleUnavailable("it does not tell how far its batch is")
+        raise RoleUnavailable("its answer about the batch cannot be read")
     return value
 
 
@@ -361,7 +361,7 @@ class TaskPoller:
         if task is None:
             answer = await self._web.get(f"{self.known.url}/task")
             if answer.status != 200:
-                raise RoleUnavailable(f"it answers {answer.status} to a question for its task")
+                raise RoleUnavailable(f"it answers {answer.status} to a request for its task")
         try:
             task = Task.from_bytes(answer.content) if task is None else task
             reader = await run_in_thread(reader_for, task)
@@ -388,12 +388,12 @@ class TaskPoller:
         told = (await self._ask(f"history?after={after}&most={most}")).document()
         lines = told.get("lines") if isinstance(told, dict) else None
         if not isinstance(lines, list) or len(lines) > most or not all(isinstance(each, dict) for each in lines):
-            raise RoleUnavailable("it tells no history")
+            raise RoleUnavailable("its history cannot be read")
         return lines
 
     def _checked(self, answer: RoleResponse, number: int | None) -> ExportedPublication:
         if answer.status != 200:
-            raise RoleUnavailable(f"it answers {answer.status} to a question for a publication")
+            raise RoleUnavailable(f"it answers {answer.status} to a request for a publication")
         assert self.known.task is not None
         return check_publication(self.known.task, SignedPublication.of(answer.content, answer.headers), number)
 
@@ -474,9 +474,9 @@ class TaskPoller:
     def _link(self, point: HistoryPoint) -> None:
         before, after = self._series.link(point.number - 1), self._series.link(point.number + 1)
         if before is not None and point.previous != before.chain:
-            self.warn(f"Publication {point.number} does not follow upon the one before it: another history.")
+            self.warn(f"Publication {point.number} does not follow the one before it: another history.")
         if after is not None and after.previous != point.chain:
-            self.warn(f"Publication {after.number} does not follow upon the one before it: another history.")
+            self.warn(f"Publication {after.number} does not follow the one before it: another history.")
 
     def _announced(self, publication: ExportedPublication) -> str:
         """Return what is wrong with the batches that a publication announces."""

@@ -133,4 +133,4 @@ def check_follows(made: PublicationPin, previous: str, before: PublicationPin) -
     if made.number == before.number and made.chain != before.chain:
         raise BandannaError(f"two publications of number {made.number}: the analyzer shows different histories")
     if made.number == before.number + 1 and previous != before.chain:
-        raise BandannaError(f"publication {made.number} does not follow upon the one before it")
+        raise BandannaError(f"publication {made.number} does not follow the one before it")

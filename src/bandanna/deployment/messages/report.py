@@ -324,7 +324,7 @@ def encode_body(
         info = report_info(task, batch.epoch, round_)
         return b"".join(seal(key, part.to_bytes(row), info) for part, row in zip(asked.own, rows, strict=True))
     if ticket.helper is None:
-        raise BandannaError("a ticket without the helper's key, in a task of two mixers: the host must pass it on")
+        raise BandannaError("the ticket has no key for the helper. The host must pass on the registrar's whole answer")
     seed = draw_seed()
     hidden = zip(asked.own, rows, expand_masks(seed, asked.lengths), strict=True)
     shares = b"".join(part.to_bytes(np.asarray(row, dtype=np.int64) - mask) for part, row, mask in hidden)  # mod 2^64

@@ -65,7 +65,7 @@ def parse_task_file(document: Mapping[str, Any]) -> TaskFile:
     given = check_keys(document, "", _TOP, needed=("title", "algorithm", "policy"))
     tables = {name: _table(given, name) for name in _TOP[2:]}
     if "schema" in given and "features" in given:
-        raise BandannaError("one of [schema] and [features] is needed, not both: ranges are columns of a map too")
+        raise BandannaError("one of [schema] and [features] is needed, not both")
     rules = check_keys(tables["rules"], "rules", _RULES)
     test = check_keys(tables["test"], "test", ("seed", "close"))
     with prefix_errors("rules."):
@@ -419,7 +419,7 @@ def check_free(folder: Path, task: Task | None = None) -> None:
     held = [each for each in ("task.json", *(f"{role}.secret.json" for role in ROLES)) if (folder / each).exists()]
     if not held or (task is not None and held[0] == "task.json" and _holds_same_task(folder, task)):
         return
-    raise BandannaError(f"{folder} has a task already ({', '.join(held)}): take another folder, or remove it")
+    raise BandannaError(f"{folder} holds a task already ({', '.join(held)}). Use another folder, or remove it")
 
 
 def _holds_same_task(folder: Path, task: Task) -> bool:

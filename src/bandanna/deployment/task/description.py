@@ -272,9 +272,9 @@ def check_promise(task: Task) -> None:
     stated = _weaken_guarantee(guarantee_of_task(task), said)
     kept = loads(dumps(stated.to_dict()))
     if not _is_nearly_equal(said, kept) or (said == kept and task.content["promise"] != str(stated)):
-        raise BandannaError(f"task {task.id[:12]} promises something else than its policy keeps: do not use it")
+        raise BandannaError(f"task {task.id[:12]} promises something else than its policy keeps. Do not use it")
     if not _is_nearly_equal(task.content["device"], loads(dumps(make_client_section(task)))):
-        raise BandannaError(f"task {task.id[:12]} tells devices something else than its policy does: do not use it")
+        raise BandannaError(f"task {task.id[:12]} has another section for devices than its policy. Do not use it")
 
 
 def _weaken_guarantee(stated: Guarantee, said: dict[str, Any]) -> Guarantee:

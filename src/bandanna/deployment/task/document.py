@@ -269,7 +269,9 @@ class Secrets:
         file = path / f"{role}.secret.json" if path.is_dir() else path
         made = cls.of_file(file)
         if made.role == role and not made.task:
-            raise BandannaError(f"{file} has not accepted a task yet: bandanna task accept TASK --secret {file.name}")
+            raise BandannaError(
+                f"{file} has not accepted a task yet. Run bandanna task accept TASK --secret {file.name}"
+            )
         if made.role != role or made.task != task.id:
             raise BandannaError(f"{file} has the secrets of the {made.role} of task {made.task[:12]}, not of this one")
         return made
@@ -475,9 +477,9 @@ class RoleJoin:
         except OSError as error:
             raise BandannaError(f"{file} cannot be read: {error.strerror or error}") from error
         if not isinstance(plain, dict) or set(plain) != set(_JOIN_FIELDS):
-            raise Unreadable(f"{file} is not what a role has joined with: take its ROLE.join.json")
+            raise Unreadable(f"{file} is not a ROLE.join.json of `bandanna task join`")
         if not all(matches_type(plain[name], hint) for name, hint in _JOIN_FIELDS.items()):
-            raise Unreadable(f"{file} has a field of a wrong type: take the role's ROLE.join.json")
+            raise Unreadable(f"{file} has a field of a wrong type. Use the role's ROLE.join.json")
         return cls(**plain)
 
 
@@ -504,7 +506,7 @@ def join_role(draft: Task, role: str, operator: str) -> tuple[Secrets, RoleJoin]
         raise InvalidArgument("operator", operator, f"a text of 1 to {_OPERATOR_LENGTH} characters", hint)
 
     if draft.content["keys"]:
-        raise BandannaError("the task has its keys already: roles join a draft, of `bandanna task draft`")
+        raise BandannaError("the task has its keys already. Roles join a draft of `bandanna task draft`")
     secrets, keys = draw_role_keys(role, draft)
     said = RoleJoin(draft=draft.id, role=role, operator=operator, keys=keys).signed(secrets.sign)
     return replace(secrets, draft=draft.id), said
@@ -560,15 +562,15 @@ def accept_task(task: Task, secrets: Secrets) -> Secrets:
     BandannaError.
     """
     if not secrets.draft or strip_keys(task).id != secrets.draft:
-        raise BandannaError(f"the {secrets.role} has joined another draft: nothing is accepted")
+        raise BandannaError(f"the {secrets.role} has joined another draft. Nothing is accepted")
     check_joins(task)
     (own,) = (each for each in read_joins(task) if each.role == secrets.role)
     if not replace(own, signature="").signed(secrets.sign).genuine:
-        raise BandannaError(f"the {secrets.role} of this task has other keys than these secrets: nothing is accepted")
+        raise BandannaError(f"the {secrets.role} of this task has other keys than these secrets. Nothing is accepted")
     if public_half(secrets.agree) != own.keys["agree"] or (
         secrets.seal and public_half(secrets.seal) != own.keys["seal"]
     ):
-        raise BandannaError(f"the {secrets.role} of this task has other keys than these secrets: nothing is accepted")
+        raise BandannaError(f"the {secrets.role} of this task has other keys than these secrets. Nothing is accepted")
     return replace(secrets, task=task.id)
 
 

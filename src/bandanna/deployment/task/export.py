@@ -98,7 +98,7 @@ def export_task(
         while number <= last.number:
             one = last if number == last.number else _fetch_publication(task, base, f"snapshot/{number}", number)
             if one.content["previous"] != chain:
-                raise BandannaError(f"publication {number} does not follow upon the one before it: another history")
+                raise BandannaError(f"publication {number} does not follow the one before it: another history")
             _write(folder, one)
             number, chain = number + 1, one.chain
             progress(number, last.number + 1)
@@ -116,7 +116,7 @@ def export_task(
             ledger = None if ledger is None else dict(ledger)
             return ExportResult(task=task, newest=last, fresh=number - len(kept), ledger=ledger)
         last = again
-    raise BandannaError("the task publishes faster than its ledger can be read: try again")
+    raise BandannaError("the task publishes faster than its ledger can be read. Try again")
 
 
 def verify_folder(folder: Path) -> tuple[Task, list[ExportedPublication]]:
@@ -134,7 +134,7 @@ def _prepare_folder(task: Task, folder: Path) -> None:
     if not file.exists():
         files.write_private_file(file, task.document.decode("ascii"))
     elif Task.read(file).id != task.id:
-        raise BandannaError(f"{folder} holds another task: take another folder")
+        raise BandannaError(f"{folder} holds another task. Use another folder")
 
 
 def _read_exported(task: Task, folder: Path) -> list[ExportedPublication]:
@@ -152,7 +152,7 @@ def _read_exported(task: Task, folder: Path) -> list[ExportedPublication]:
         except BandannaError as error:
             raise BandannaError(f"{file} is not what the analyzer has published: {error}") from error
         if number != place or one.content["previous"] != (made[-1].chain if made else ""):
-            raise BandannaError(f"{file} does not follow upon publication {place - 1}: something is missing before it")
+            raise BandannaError(f"{file} does not follow publication {place - 1}: one is missing before it")
         made.append(one)
     return made
 
@@ -187,7 +187,7 @@ def fetch_progress(task: Task, place: str) -> dict[str, Any] | None:
     except AddressNotFound:
         return None
     except BandannaError as error:
-        raise BandannaError(f"{base} does not tell how far the task is: {error}") from error
+        raise BandannaError(f"{base} does not report the progress of the task: {error}") from error
     names = ("status", "number", "epoch", "round", "spent")
     return {"publication" if name == "number" else name: content.get(name) for name in names}
 
