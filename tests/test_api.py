@@ -236,7 +236,7 @@ def test_a_sweep_takes_functions_with_labels() -> None:
         ({"epsilon": 1.0, "privacy": "shuffle"}, "privacy"),
         ({"epsilon": 1.0, "privacy": []}, "privacy"),
         ({"epsilon": 1.0, "privacy": [bd.local, bd.local]}, "privacy"),
-        ({"epsilon": 1.0, "privacy": bd.none}, "arguments"),
+        ({"epsilon": 1.0, "privacy": bd.none}, "privacy"),
         ({"epsilon": 1.0, "seeds": 2}, "seeds"),
     ],
 )

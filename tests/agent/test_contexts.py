@@ -107,7 +107,7 @@ def test_most_records_out_of_range_is_said_once() -> None:
     agent = with_users()
     for _ in range(9):
         agent.act({"price": 99, "site": "a"})
-    with pytest.warns(FeatureWarning, match="10 values of 'price' out of their range") as caught:
+    with pytest.warns(FeatureWarning, match="10 values of 'price' are out of range") as caught:
         agent.act({"price": 99, "site": "a"})
     assert caught[0].filename == __file__
     agent.act({"price": 99, "site": "a"})

@@ -62,7 +62,7 @@ def test_unexpected_values_are_zero_other_or_refused_and_counted() -> None:
     third = 1 / math.sqrt(3)
     assert mapped.values[:, :3].tolist() == [[-third, 0.0, third], [0.0, 0.0, 0.0], [0.0, third, 0.0]]
     assert np.linalg.norm(mapped.values[:, 3:], axis=1).tolist() == pytest.approx([third, 0.0, third])
-    assert "age: 1 out of their range" in str(mapped.report)
+    assert "age: 1 out of range" in str(mapped.report)
     twice = mapped.report + mapped.report
     assert (twice.rows, twice.columns["age"].missing) == (6, 4)
 
@@ -204,7 +204,9 @@ def test_words_are_those_of_the_bytes() -> None:
 
 def test_a_warning_about_most_rows_needs_enough_rows() -> None:
     made = Map(Range(age=(0, 1)), OneHot(site=["a"]))
-    with pytest.warns(FeatureWarning, match=r"of 10 rows, 10 values of 'age' out of their range; 10 .*'site' missing"):
+    with pytest.warns(
+        FeatureWarning, match=r"in 10 rows, 10 values of 'age' are out of range; 10 .*'site' are missing"
+    ):
         made([{"age": 7}] * 10)
     made([{"age": 7}] * 9)
     made([{"age": 7, "site": "a"}] * 5 + [{"age": 0.5, "site": "a"}] * 5)
@@ -245,7 +247,7 @@ def test_json_is_the_map_bit_for_bit() -> None:
         (lambda: Map(OneHot(a=[None])), "texts or finite numbers"),
         (lambda: Map(OneHot(a=["x"], unknown="drop")), "'zero', 'other', 'refuse'"),
         (lambda: Map(Hash("a", buckets=0)), "buckets .*got 0"),
-        (lambda: Map(Range(a=(0, 1)), Project(3)), r"with Ball\(\)"),
+        (lambda: Map(Range(a=(0, 1)), Project(3)), r"with UnitBall\(\)"),
         (lambda: Map(Range(a=(0, 1)), UnitBall(), UnitBall()), "at most once"),
         (lambda: Map("age"), "Range, OneHot, Hash"),  # type: ignore[arg-type]
     ],

@@ -609,7 +609,9 @@ def check_reward_range(given: Any) -> tuple[float, float]:
         raise InvalidArgument("reward_range", given, "(low, high)")
     low, high = (validation.finite("reward_range", end, "two finite numbers (low, high)") for end in ends)
     if not (1e-12 <= high - low <= 1e12 and max(-low, high) <= 1e12):
-        raise InvalidArgument("reward_range", given, "low < high, between -1e12 and 1e12, at least 1e-12 apart")
+        raise InvalidArgument(
+            "reward_range", given, "two numbers (low, high) in [-1e12, 1e12], the first below the second"
+        )
     return low, high
 
 

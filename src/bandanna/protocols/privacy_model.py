@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 from bandanna import validation
 from bandanna.errors import InvalidArgument, InvalidBudget, WeakPrivacyWarning, format_value
@@ -71,6 +71,13 @@ class Privacy:
             allowed = '"device" but for sums of counts: bd.shuffle(...) with protocol="binomial", bd.concurrent(...)'
             raise InvalidArgument("noise", self.noise, allowed)
         self._warn_if_weak()
+
+    def __repr__(self) -> str:
+        """Return the fields that differ from their defaults."""
+        shown = {
+            each.name: getattr(self, each.name) for each in fields(self) if getattr(self, each.name) != each.default
+        }
+        return f"Privacy({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
 
     @property
     def pure(self) -> bool:

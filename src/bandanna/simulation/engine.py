@@ -15,10 +15,10 @@ import numpy as np
 
 from bandanna import validation
 from bandanna.device.domain import Box
-from bandanna.errors import ClippingWarning, InvalidArgument
+from bandanna.errors import ClippingWarning, InvalidArgument, ValueSummary
 from bandanna.numeric.rng import Streams
 from bandanna.policies.base import Execution, Policy
-from bandanna.protocols.privacy_model import Privacy, central
+from bandanna.protocols.privacy_model import Privacy, central, none
 from bandanna.simulation.environments.base import Environment
 from bandanna.simulation.players import assigned, fixed_batches, reference, round_by_round
 from bandanna.simulation.result import Result, ResultSet, RunTotals, Tally, checkpoints_for
@@ -199,6 +199,9 @@ def _label_makers(privacy: Any) -> dict[str, PrivacyMaker]:
         if len(makers) < len(given):
             hint = "Functions with the same name need labels"
             raise InvalidArgument("privacy", privacy, allowed, hint)
+    if none in makers.values():
+        hint = "Simulate the policy with privacy=bd.none() for the regret without privacy"
+        raise InvalidArgument("privacy", ValueSummary("bd.none, which has no epsilon"), allowed, hint)
     if not makers or not all(isinstance(label, str) and label and callable(maker) for label, maker in makers.items()):
         raise InvalidArgument("privacy", privacy, allowed)
     return makers

@@ -178,7 +178,7 @@ def mix_hash(checks: NDArray[np.uint32], seed: int) -> NDArray[np.uint32]:
 
 
 _FEW = 10  # rows of which nothing is parts: the next ones may be as expected
-_WORDS = {"outside": "out of their range", "unknown": "of unknown categories", "missing": "missing, or not readable"}
+_WORDS = {"outside": "out of range", "unknown": "of unknown categories", "missing": "missing, or not readable"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -236,18 +236,19 @@ class Report:
         """Return a warning if most of at least 10 rows are not what the map expects, else None."""
         if self.rows < _FEW:
             return None
-        most = [f"{self.clipped:,} vectors clipped to the unit ball (a smaller Ball(scale=))"] * self._most(
-            self.clipped
-        )
+        most = [
+            f"{self.clipped:,} vectors clipped to the unit ball (choose a smaller UnitBall(scale=...))"
+        ] * self._most(self.clipped)
         for name, counts in self.columns.items():
             most += [
-                f"{number:,} values of {name!r} {_WORDS[kind]}"
+                f"{number:,} values of {name!r} are {_WORDS[kind]}"
                 for kind, number in vars(counts).items()
                 if self._most(number)
             ]
         if not most:
             return None
-        return FeatureWarning(f"of {self.rows:,} rows, {'; '.join(most)}: what is learned is not what they say")
+        reason = "the policy learns little from such values; compare the map with the data"
+        return FeatureWarning(f"in {self.rows:,} rows, {'; '.join(most)}: {reason}")
 
     def _most(self, number: int) -> bool:
         return 2 * number > self.rows
@@ -365,7 +366,9 @@ class OneHotColumn(Column):
         object.__setattr__(self, "values", tuple(_check_category(self.name, value) for value in given))
         if not 0 < len(set(self.values)) == len(self.values) <= _MOST:
             allowed = f"1 to {_MOST:,} categories, all different"
-            raise InvalidArgument(self.name, f"{len(self.values)} categories", allowed)
+            repeated = len(self.values) - len(set(self.values))
+            given = ValueSummary(f"{len(self.values):,} categories, {repeated:,} of them repeated")
+            raise InvalidArgument(self.name, given, allowed)
         validation.one_of("unknown", self.unknown, self.treatments)
 
     @property

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -47,7 +46,7 @@ from bandanna.protocols.factory import protocol_for
 from bandanna.protocols.privacy_model import Privacy
 from bandanna.storage.encoding import check_fields
 from bandanna.types import Floats, Ints
-from bandanna.validation import check_keys, check_memory, prefix_errors
+from bandanna.validation import check_keys, check_memory, checked_keywords, prefix_errors, warn_outside
 
 # Parts of a map
 
@@ -386,7 +385,7 @@ class Map:
         columns: list[Column] = []
         for part in parts:
             if not isinstance(part, ColumnGroup | Project | UnitBall | Intercept):
-                raise InvalidArgument("parts", part, "Range, OneHot, Hash, Project, Ball or Intercept")
+                raise InvalidArgument("parts", part, "Range, OneHot, Hash, Project, UnitBall or Intercept")
             if isinstance(part, ColumnGroup):
                 columns += part.columns
         self._set(
@@ -396,8 +395,9 @@ class Map:
     def _set(self, columns: Sequence[Column], project: Project | None, ball: UnitBall | None, intercept: bool) -> None:
         names = [each.name for each in columns]
         if not names or len(set(names)) != len(names):
-            twice = next((name for place, name in enumerate(names) if name in names[:place]), "none")
-            raise InvalidArgument("columns", twice, "one or more different columns")
+            twice = next((name for place, name in enumerate(names) if name in names[:place]), None)
+            given = ValueSummary("none" if twice is None else f"{twice!r} twice")
+            raise InvalidArgument("columns", given, "one or more different columns")
         for name, value in (
             ("columns", tuple(columns)),
             ("project", project),
@@ -406,7 +406,7 @@ class Map:
         ):
             object.__setattr__(self, name, value)
         if project is not None and ball is None:
-            allowed = "combined with Ball(), which clips the vectors that a projection makes longer than 1"
+            allowed = "combined with UnitBall(), which clips the vectors that a projection makes longer than 1"
             raise InvalidArgument("Project", project, allowed)
         if max(self.inputs, self.dim) > _MOST:
             raise InvalidArgument("columns", f"{self.inputs:,} features", f"at most {_MOST:,}")
@@ -451,7 +451,7 @@ class Map:
         table = read_records(records, [each.name for each in self.columns], names)
         mapped = self._mapped(table)
         if warning := mapped.report.warning():
-            warnings.warn(warning, stacklevel=2)
+            warn_outside(warning)
         return mapped.values[0] if table.single else mapped.values
 
     def mapped(self, records: Any, names: Sequence[str] | None = None) -> Mapped:
@@ -601,6 +601,7 @@ class Fitted:
     guarantee: Guarantee
 
 
+@checked_keywords("bd.features.fit_privately")
 def fit_privately(
     records: Any,
     columns: Mapping[str, Any],

@@ -187,7 +187,7 @@ def _check_target(log: Log, chances: Floats, name: str) -> Floats:
 
 
 _PLACES_ALLOWED = (
-    'a target is "uniform", "arm:NAME", the folder of `bandanna task export`, its analyzer\'s address, or a saved agent'
+    '"uniform", "arm:NAME", the folder of `bandanna task export`, its analyzer\'s address, or a saved agent'
 )
 
 

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from bandanna.device.action_selection import Choice
 from bandanna.device.domain import Estimate, Statistic
 from bandanna.device.noise import FastNoise, NoiseSource
-from bandanna.errors import InvalidArgument
+from bandanna.errors import InvalidArgument, ValueSummary
 from bandanna.numeric.rng import DeviceRandomness, StreamRandomness, Streams
 from bandanna.policies.base import (
     AssignedArms,
@@ -230,6 +231,10 @@ class ReferenceRun:
         for begin in range(0, users, _PART):
             contexts, means = self._look(min(_PART, users - begin))
             choice = self.policy.act(snapshot, self.policy.clip_features(contexts), self.answers.coins)
+            if not isinstance(choice, Choice):
+                hint = "Return bd.policies.argmax(scores, rng), or a bd.device.Choice"
+                allowed = "a Choice of actions and probabilities"
+                raise InvalidArgument(f"{type(self.policy).__name__}.act", ValueSummary.of(choice), allowed, hint)
             features = np.take_along_axis(contexts, choice.actions[:, None, None], axis=1)[:, 0]
             rewards = self._draw_rewards(means, choice.actions)
             parts.append(PlayedRounds(rewards=rewards, features=features, arms=choice.actions, groups=choice.groups))
