@@ -27,7 +27,7 @@ from bandanna.audit.mechanisms import (
 from bandanna.audit.policies import policy_target, target_from_policy
 from bandanna.audit.releases import farthest_points
 from bandanna.audit.replay import record_neighbours
-from bandanna.audit.sampling import Claim
+from bandanna.audit.sampled_bounds import Claim
 from bandanna.audit.targets import COLUMNS, AuditResult, Target, attacked
 from bandanna.cli import main
 from bandanna.cli.analysis import audit as command

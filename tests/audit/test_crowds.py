@@ -24,10 +24,10 @@ import polars as pl
 import pytest
 
 import bandanna as bd
+from bandanna.audit.comparison import OPAQUE, first_difference, list_arrays, take_apart
 from bandanna.audit.gallery import FixedSeed, RawVariance
 from bandanna.audit.policies import LeakSearch
 from bandanna.audit.targets import AuditRow
-from bandanna.audit.values import OPAQUE, first_difference, list_arrays, take_apart
 from bandanna.device.domain import Ball, Estimate, Statistic
 from bandanna.device.noise import FastNoise
 from bandanna.errors import InvalidArgument

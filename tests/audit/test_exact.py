@@ -26,7 +26,7 @@ from bandanna.audit.exact import (
 )
 from bandanna.audit.mechanisms import PROTOCOLS, protocol_target, target_from_protocol
 from bandanna.audit.releases import ReleasePair
-from bandanna.audit.sampling import Claim
+from bandanna.audit.sampled_bounds import Claim
 from bandanna.audit.targets import attacked
 from bandanna.device.randomizers import normalize_messages
 from bandanna.mechanisms.noise import PrivUnit

@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry
 
 from bandanna.deployment.analyzer.service import AnalyzerRoutes
 from bandanna.deployment.client.load_simulation import SimulatedUsers, world_for_task
-from bandanna.deployment.collector_worker import CollectorRoutes
+from bandanna.deployment.collector_service import CollectorRoutes
 from bandanna.deployment.dashboard.app import AdminSessions, TaskBoard, build_dashboard
 from bandanna.deployment.dashboard.poller import HttpRoleClient, TaskPoller
 from bandanna.deployment.http.application import build_application

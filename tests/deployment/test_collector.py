@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from bandanna.deployment.collector import Collector
-from bandanna.deployment.collector_worker import GroupCommit
-from bandanna.deployment.http.requests import RequestRefused
+from bandanna.deployment.collector_service import GroupCommit
+from bandanna.deployment.http.routes import RequestRefused
 from bandanna.deployment.messages.batch_plan import Round
 from bandanna.deployment.messages.canonical import encode_base64url, loads
 from bandanna.deployment.messages.report import (

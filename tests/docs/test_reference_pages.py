@@ -45,7 +45,7 @@ def test_every_table_is_on_the_page() -> None:
 
 
 def test_every_metric_is_on_the_page() -> None:
-    routes = importlib.import_module("bandanna.deployment.collector_worker")
+    routes = importlib.import_module("bandanna.deployment.collector_service")
     made = set(re.findall(r"\b(?:Counter|Gauge|Histogram)(?:MetricFamily)?\(\s*\"(\w+)\"", SOURCES))
     rows = [line.split("|")[1] for line in read("metrics-and-logs.md").splitlines() if line.startswith("| `")]
     named = {name for row in rows for name in re.findall(r"`(\w+)`", re.sub(r"by `\w+`", "", row))}

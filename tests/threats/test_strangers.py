@@ -22,7 +22,7 @@ from bandanna.deployment.http import application as application_module
 from bandanna.deployment.http.application import build_application
 from bandanna.deployment.http.limits import Limits
 from bandanna.deployment.http.metrics import EventLog
-from bandanna.deployment.http.requests import json_response
+from bandanna.deployment.http.routes import json_response
 from bandanna.deployment.messages.canonical import dumps, sign
 from bandanna.deployment.processes import build_role
 from bandanna.deployment.task.creation import create_task, write_task

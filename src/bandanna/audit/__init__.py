@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from bandanna.audit.audit import audit, known_targets
 from bandanna.audit.gallery import run_gallery
-from bandanna.audit.sampling import Claim, make_claim, one_run_bound
+from bandanna.audit.sampled_bounds import Claim, make_claim, one_run_bound
 from bandanna.audit.targets import AuditResult, AuditRow, Target, attacked
 
 if TYPE_CHECKING:

@@ -13,9 +13,10 @@ import numpy as np
 
 from bandanna import validation
 from bandanna.audit import mechanisms, policies, targets
+from bandanna.audit.comparison import list_arrays
 from bandanna.audit.releases import FAR_REWARD, find_farthest_rows
 from bandanna.audit.replay import draw_other_contexts, play_recorded, protects_features, record_neighbours
-from bandanna.audit.sampling import Claim, make_claim
+from bandanna.audit.sampled_bounds import Claim, make_claim
 from bandanna.audit.targets import (
     CONFIDENCE,
     TRIALS,
@@ -29,7 +30,6 @@ from bandanna.audit.targets import (
     run_blocks_by,
     stream_key,
 )
-from bandanna.audit.values import list_arrays
 from bandanna.device.domain import Estimate
 from bandanna.device.noise import FastNoise
 from bandanna.errors import InvalidArgument, did_you_mean

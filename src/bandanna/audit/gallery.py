@@ -29,7 +29,7 @@ from bandanna.audit.mechanisms import (
 )
 from bandanna.audit.policies import policy_target, target_from_policy
 from bandanna.audit.releases import farthest_points
-from bandanna.audit.sampling import Claim
+from bandanna.audit.sampled_bounds import Claim
 from bandanna.audit.targets import AuditResult, AuditRow, ProgressCallback, Target, attacked, ignore_progress
 from bandanna.device.action_selection import Choice
 from bandanna.device.domain import Ball, Estimate, Statistic

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from bandanna import validation
+from bandanna.audit.comparison import list_arrays
 from bandanna.audit.releases import find_farthest_rows
 from bandanna.audit.replay import protects_features
-from bandanna.audit.sampling import Claim
+from bandanna.audit.sampled_bounds import Claim
 from bandanna.audit.targets import CONFIDENCE, AuditResult, ProgressCallback, ignore_progress, make_guessing_row
-from bandanna.audit.values import list_arrays
 from bandanna.deployment.client.load_simulation import Deployment, SimulatedUsers, world_for_task
 from bandanna.deployment.client.policy_device import CurrentPublication
 from bandanna.deployment.task.document import Task

@@ -23,7 +23,7 @@ from bandanna.audit.releases import (
     measure_moves,
 )
 from bandanna.audit.replay import choose_worst
-from bandanna.audit.sampling import Claim, make_claim
+from bandanna.audit.sampled_bounds import Claim, make_claim
 from bandanna.audit.targets import SINGLE, Target
 from bandanna.device.domain import Ball
 from bandanna.device.noise import FastNoise

@@ -24,7 +24,7 @@ from bandanna.audit.replay import (
     record_neighbours,
     record_worlds,
 )
-from bandanna.audit.sampling import Claim
+from bandanna.audit.sampled_bounds import Claim
 from bandanna.audit.targets import Target
 from bandanna.errors import BandannaError, InvalidArgument
 from bandanna.policies.base import Policy

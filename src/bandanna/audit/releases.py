@@ -18,8 +18,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from bandanna.audit import exact
+from bandanna.audit.comparison import ValueLeaf, first_difference, list_arrays, numbers_from_leaves, take_apart
 from bandanna.audit.exact import LawPair, count_pairs, message_pairs, shuffle_gaussian_pairs
-from bandanna.audit.values import ValueLeaf, first_difference, list_arrays, numbers_from_leaves, take_apart
 from bandanna.device.domain import Ball, Domain, Estimate, Statistic
 from bandanna.device.linear_report import InterceptReport, RegressionReport
 from bandanna.device.noise import FastNoise, Size

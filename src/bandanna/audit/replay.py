@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
+from bandanna.audit.comparison import OPAQUE, ValueLeaf, take_apart
 from bandanna.audit.releases import RecordingScales, ReleasePair, ReleaseScript, fields_beside_total, find_farthest_rows
-from bandanna.audit.sampling import lower_confidence_bound, make_claim
-from bandanna.audit.values import OPAQUE, ValueLeaf, take_apart
+from bandanna.audit.sampled_bounds import lower_confidence_bound, make_claim
 from bandanna.device.domain import Estimate
 from bandanna.device.noise import FastNoise
 from bandanna.errors import BandannaError

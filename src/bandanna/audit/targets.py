@@ -16,7 +16,7 @@ import numpy as np
 from bandanna import environments as worlds
 from bandanna import validation
 from bandanna.audit.exact import LawPair
-from bandanna.audit.sampling import (
+from bandanna.audit.sampled_bounds import (
     Claim,
     DrawBlocks,
     DrawRuns,

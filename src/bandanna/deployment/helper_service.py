@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 from bandanna.deployment.helper import RELEASED, SCHEMA, UNUSABLE, Helper, JobRefused, Keyring, StoredJob
 from bandanna.deployment.http.limits import Limits, host_from_url, parse_json_body
 from bandanna.deployment.http.metrics import EventLog
-from bandanna.deployment.http.requests import RequestRefused, check_task, json_response, mark_errors_safe, run_in_thread
+from bandanna.deployment.http.routes import RequestRefused, check_task, json_response, mark_errors_safe, run_in_thread
 from bandanna.deployment.messages import canonical
 from bandanna.deployment.messages.canonical import HELPER, make_tls_context, sign
 from bandanna.errors import MissingExtra, Unreadable

@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, Counter
 
 from bandanna.deployment.http.limits import Limits, host_from_url, parse_json_body
 from bandanna.deployment.http.metrics import EventLog
-from bandanna.deployment.http.requests import RequestRefused, check_task, json_response, run_in_thread
+from bandanna.deployment.http.routes import RequestRefused, check_task, json_response, run_in_thread
 from bandanna.deployment.messages import canonical
 from bandanna.deployment.messages.canonical import COLLECTOR, HELPER, sign
 from bandanna.deployment.registrar import MOST_TICKETS, SCHEMA, Notary, Registrar

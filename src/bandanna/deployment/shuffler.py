@@ -11,11 +11,11 @@ from prometheus_client import CollectorRegistry
 
 from bandanna.deployment.calls import RoleConnection, RoleUnreachable
 from bandanna.deployment.collector import SCHEMA, ClosedRound, Collector, Plan
-from bandanna.deployment.collector_worker import CollectorRoutes, CollectorThread, compute_limits
+from bandanna.deployment.collector_service import CollectorRoutes, CollectorThread, compute_limits
 from bandanna.deployment.http.application import build_application
 from bandanna.deployment.http.limits import host_from_url
 from bandanna.deployment.http.metrics import EventLog
-from bandanna.deployment.http.requests import run_in_thread
+from bandanna.deployment.http.routes import run_in_thread
 from bandanna.deployment.messages.batch_plan import Batch
 from bandanna.deployment.messages.canonical import COLLECTOR, Signer, digest, dumps, loads, sign
 from bandanna.deployment.messages.publication import read_publication

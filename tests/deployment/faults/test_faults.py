@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 import bandanna as bd
-from bandanna.deployment.http.requests import to_refusal
+from bandanna.deployment.http.routes import to_refusal
 from bandanna.deployment.messages.report import (
     ZERO,
     TaggedReport,

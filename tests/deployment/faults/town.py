@@ -19,7 +19,7 @@ from bandanna.deployment.analyzer.processor import BatchProcessor, ShareRejected
 from bandanna.deployment.analyzer.service import LocalCollector, WitnessCall, WitnessThread
 from bandanna.deployment.calls import RoleConnection, RoleUnreachable
 from bandanna.deployment.collector import Collector
-from bandanna.deployment.collector_worker import CollectorThread
+from bandanna.deployment.collector_service import CollectorThread
 from bandanna.deployment.helper import SCHEMA as HELPING
 from bandanna.deployment.helper import Helper, JobRefused, Keyring
 from bandanna.deployment.http.metrics import EventLog

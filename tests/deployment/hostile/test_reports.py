@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 import bandanna as bd
 from bandanna.deployment.client.load_simulation import SimulatedUsers
 from bandanna.deployment.collector import SCHEMA, Collector
-from bandanna.deployment.collector_worker import GroupCommit
-from bandanna.deployment.http.requests import RequestRefused
+from bandanna.deployment.collector_service import GroupCommit
+from bandanna.deployment.http.routes import RequestRefused
 from bandanna.deployment.messages.canonical import COLLECTOR, HELPER, TicketKeys, encode_base64url
 from bandanna.deployment.messages.report import (
     FINAL,

@@ -18,7 +18,7 @@ from starlette.responses import Response, StreamingResponse
 from bandanna.deployment.http.application import build_application
 from bandanna.deployment.http.limits import Limits, parse_json_body
 from bandanna.deployment.http.metrics import EventLog
-from bandanna.deployment.http.requests import RequestRefused, json_response, mark_errors_safe, run_in_thread
+from bandanna.deployment.http.routes import RequestRefused, json_response, mark_errors_safe, run_in_thread
 from bandanna.deployment.http.server import serve
 from bandanna.errors import BandannaError, InvalidArgument
 

@@ -8,7 +8,7 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import Response
 
-from bandanna.deployment.http.requests import ProgramError, Route
+from bandanna.deployment.http.routes import ProgramError, Route
 
 from .running import ADMIN, TOKEN, Running, idle_application, parse_metrics, rest, running
 

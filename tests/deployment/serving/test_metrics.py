@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 
 import bandanna
 from bandanna.deployment.http.metrics import FORBIDDEN_KEYS, OTHER, EventLog, RequestMetrics
-from bandanna.deployment.http.requests import ProgramError, RequestRefused, RouteTarget
+from bandanna.deployment.http.routes import ProgramError, RequestRefused, RouteTarget
 
 from .running import Samples, parse_metrics
 

@@ -18,11 +18,11 @@ from bandanna.deployment.analyzer import publication
 from bandanna.deployment.analyzer.processor import RUNNING, SCHEMA, BatchProcessor, ShareRejected
 from bandanna.deployment.calls import RoleConnection, RoleUnreachable
 from bandanna.deployment.collector import ClosedRound, Collector, Plan
-from bandanna.deployment.collector_worker import CollectorRoutes, CollectorThread, compute_limits
+from bandanna.deployment.collector_service import CollectorRoutes, CollectorThread, compute_limits
 from bandanna.deployment.http.application import build_application
 from bandanna.deployment.http.limits import ChangeNotifier, host_from_url
 from bandanna.deployment.http.metrics import EventLog
-from bandanna.deployment.http.requests import RequestRefused, Route, Upload, json_response, run_in_thread
+from bandanna.deployment.http.routes import RequestRefused, Route, Upload, json_response, run_in_thread
 from bandanna.deployment.messages.canonical import COLLECTOR, Opener, dumps, loads, sign, verify
 from bandanna.deployment.messages.publication import HASH, LINKS
 from bandanna.deployment.task.document import Secrets, Task

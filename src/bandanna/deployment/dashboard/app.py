@@ -32,7 +32,7 @@ from bandanna.deployment.dashboard.views import list_releases, select_page, show
 from bandanna.deployment.http.application import build_application
 from bandanna.deployment.http.limits import Limits
 from bandanna.deployment.http.metrics import EventLog
-from bandanna.deployment.http.requests import RequestRefused, Route, run_in_thread
+from bandanna.deployment.http.routes import RequestRefused, Route, run_in_thread
 from bandanna.deployment.http.server import serve
 from bandanna.deployment.messages.canonical import digest, dumps
 from bandanna.deployment.task.document import Secrets, Task, is_url

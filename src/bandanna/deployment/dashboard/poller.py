@@ -22,7 +22,7 @@ from bandanna.deployment.dashboard.views import (
     RoleState,
     TaskStatus,
 )
-from bandanna.deployment.http.requests import run_in_thread
+from bandanna.deployment.http.routes import run_in_thread
 from bandanna.deployment.messages.batch_plan import Batch
 from bandanna.deployment.messages.canonical import loads
 from bandanna.deployment.messages.publication import SignedPublication

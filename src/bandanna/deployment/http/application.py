@@ -29,7 +29,7 @@ from bandanna.deployment.http.limits import (
     Listeners,
 )
 from bandanna.deployment.http.metrics import VERSION, EventLog, RequestMetrics
-from bandanna.deployment.http.requests import (
+from bandanna.deployment.http.routes import (
     CLOSE,
     CORS_HEADERS,
     GUARDED,

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from bandanna import validation
-from bandanna.deployment.http.requests import (
+from bandanna.deployment.http.routes import (
     OTHERS,
     PEERS,
     UPLOADS,

@@ -22,7 +22,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
-from bandanna.deployment.http.requests import (
+from bandanna.deployment.http.routes import (
     ProgramError,
     RequestRefused,
     RouteTarget,

@@ -23,7 +23,7 @@ from bandanna import validation
 from bandanna.deployment.http.application import Application
 from bandanna.deployment.http.limits import AMONG, INSIDE, LimitedConnection, make_connection_class
 from bandanna.deployment.http.metrics import EventLog
-from bandanna.deployment.http.requests import locate_error
+from bandanna.deployment.http.routes import locate_error
 from bandanna.errors import InvalidArgument
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)

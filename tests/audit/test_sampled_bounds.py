@@ -17,7 +17,7 @@ import bandanna as bd
 from bandanna import environments as worlds
 from bandanna.audit.audit import audit, one_run_target
 from bandanna.audit.exact import hockey_stick, least_epsilon, separation
-from bandanna.audit.sampling import (
+from bandanna.audit.sampled_bounds import (
     LOOK_SCHEDULE,
     Claim,
     DrawRuns,

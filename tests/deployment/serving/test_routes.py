@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bandanna.deployment.http.limits import parse_json_body
-from bandanna.deployment.http.requests import (
+from bandanna.deployment.http.routes import (
     ProgramError,
     RequestRefused,
     RouteTable,
@@ -93,7 +93,7 @@ def test_a_place_is_a_file_and_a_line() -> None:
     with pytest.raises(ValueError, match="secret") as caught:
         raise ValueError("secret")
     name, _, line = locate_error(caught.value).partition(":")
-    assert name == "test_requests.py"
+    assert name == "test_routes.py"
     assert int(line) > 0
     assert locate_error(ValueError()) == "unknown"
 

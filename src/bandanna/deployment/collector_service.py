@@ -1,4 +1,4 @@
-"""The collector's thread, routes and group commit."""
+"""The routes of a collector's HTTP service, its thread, and the group commit of reports."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 from bandanna.deployment.collector import ClosedRound, Collector, Plan
 from bandanna.deployment.http.limits import Limits
 from bandanna.deployment.http.metrics import EventLog
-from bandanna.deployment.http.requests import (
+from bandanna.deployment.http.routes import (
     RequestRefused,
     Route,
     Upload,
