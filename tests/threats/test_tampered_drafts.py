@@ -63,7 +63,7 @@ def tampered(drafted: Task, request: Any) -> Task:
 def test_a_tampered_draft_is_joined_by_nobody(tampered: Task, tmp_path: Path) -> None:
     file = tmp_path / "tea.draft.json"
     file.write_bytes(tampered.document)
-    with pytest.raises(BandannaError, match="do not use it"):
+    with pytest.raises(BandannaError, match="Do not use it"):
         run("join", str(file), "--role", "helper", "--operator", "A", "--out", str(tmp_path / "helper"))
     assert not list(tmp_path.glob("helper/*"))
 
@@ -74,7 +74,7 @@ def test_a_tampered_task_is_accepted_by_nobody(tampered: Task, tmp_path: Path) -
     file, own = tmp_path / "task.json", tmp_path / "helper.secret.json"
     file.write_bytes(task.document)
     joined["helper"][0].write_to(own)
-    with pytest.raises(BandannaError, match="do not use it"):
+    with pytest.raises(BandannaError, match="Do not use it"):
         run("accept", str(file), "--secret", str(own))
     assert not Secrets.of_file(own).task
     with pytest.raises(BandannaError, match="has not accepted a task"):
