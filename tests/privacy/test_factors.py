@@ -230,7 +230,7 @@ def test_a_ledger_shows_the_expense_of_returning_users() -> None:
     would = accountant.epsilon(RepetitionEvent(event=other, times=2), 1e-5)
     small = Ledger(budget=ApproxDP(epsilon=would * 0.999, delta=1e-5), participations=2)
     small.release(other, task="t", batch=0, data=b"x", draw=lambda: 0.0)
-    with pytest.raises(BudgetExceeded, match=f"would bring epsilon to {would:.4g} "):
+    with pytest.raises(BudgetExceeded, match=f"would bring epsilon to {would:.6g} "):
         small.release(other, task="t", batch=1, data=b"x", draw=lambda: 0.0)
 
 

@@ -265,8 +265,8 @@ class Ledger:
             delta = stated_delta(self.budget)
             would = accountant.compute_spent(tasks, self.participations, delta)
             raise BudgetExceeded(
-                f"task {format_value(task)} would bring epsilon to {would:.4g} at delta {delta:.3g}, from"
-                f" {self.spent():.4g}; the budget is {self.budget}; nothing was spent or released"
+                f"task {format_value(task)} would bring epsilon to {would:.6g} at delta {delta:.3g}, from"
+                f" {self.spent():.6g}; the budget is {self.budget}; nothing was spent or released"
             )
 
     def _check_streams(self, task: str, event: Event, steps: int, streams: int) -> None:

@@ -224,7 +224,8 @@ class SQLiteFile:
         try:
             yield
         except (sqlite3.Error, OSError, UnicodeError, Unreadable) as error:
-            raise BandannaError(f"{self.path} cannot be used as a ledger's file: {error}") from error
+            reason = getattr(error, "strerror", None) or error  # without the path again
+            raise BandannaError(f"{self.path} cannot be used as a ledger's file: {reason}") from error
 
 
 def find_companion_files(path: Path) -> list[Path]:
