@@ -367,8 +367,8 @@ class OneHotColumn(Column):
         if not 0 < len(set(self.values)) == len(self.values) <= _MOST:
             allowed = f"1 to {_MOST:,} categories, all different"
             repeated = len(self.values) - len(set(self.values))
-            given = ValueSummary(f"{len(self.values):,} categories, {repeated:,} of them repeated")
-            raise InvalidArgument(self.name, given, allowed)
+            found = ValueSummary(f"{len(self.values):,} categories, {repeated:,} of them repeated")
+            raise InvalidArgument(self.name, found, allowed)
         validation.one_of("unknown", self.unknown, self.treatments)
 
     @property
