@@ -122,7 +122,7 @@ def _wire(task: Task) -> str:
     """Return the row of the network."""
     if task.url(task.collector).startswith("https:"):
         return f"the data: the connection is encrypted; {_PARTICIPATION_VISIBLE}"
-    return f"as against the {task.collector}: http is not encrypted; for one machine only"
+    return f"the same as the {task.collector}, because http is not encrypted; use it on one machine only"
 
 
 def _registrar(policy: Policy[Any], stated: Guarantee) -> str:
@@ -278,13 +278,10 @@ def check_promise(task: Task) -> None:
 
 
 def _weaken_guarantee(stated: Guarantee, said: dict[str, Any]) -> Guarantee:
-    """Return the guarantee with those numbers of the document that promise no more; None stands for infinity.
-
-    Documents of streams once lacked `batches`; agents and roles have always enforced it.
-    """
+    """Return the guarantee with those numbers of the document that promise no more; None stands for infinity."""
     numbers = {name: math.inf if said.get(name) is None else said[name] for name in ("epsilon", "delta", "rho")}
     weaker: dict[str, Any] = {name: n for name, n in numbers.items() if type(n) is float and n >= getattr(stated, name)}
-    return replace(stated, batches=stated.batches and said.get("batches") is not False, **weaker)
+    return replace(stated, **weaker)
 
 
 def _printable(text: str) -> str:
