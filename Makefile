@@ -28,7 +28,7 @@ EXTRAS_bench := [plot,serve,postgres,bench,fast]
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-demo: $(VENV)/.installed-run ## what privacy costs under each trust model: a simulation, a figure, and the noise behind it
+demo: $(VENV)/.installed-run ## what privacy costs under each privacy model: a simulation, a figure, and the noise behind it
 	@$(VENV)/bin/bandanna demo
 	@echo "The noise behind it - the least that keeps the promise, for a batch of 200:"
 	@$(VENV)/bin/bandanna calibrate --dim 5 --epsilon 1 --delta 1e-5 --batch 200
@@ -88,13 +88,13 @@ clients/js/dist/bandanna.mjs: $(wildcard clients/js/src/*.ts clients/js/*.json c
 	@cd clients/js && PATH="$(WITH_NODE)" npm run --silent build
 	@touch $@
 
-check: $(VENV)/.installed-check ## formatting, lint, types, words of the documentation, import contracts (all, then the verdict)
+check: $(VENV)/.installed-check ## formatting, lint, types, words of docs and docstrings, import contracts (all, then the verdict)
 	@failed=""; \
 	run() { echo "== $$*"; "$(PY)" -m "$$@" || failed="$$failed [$$*]"; }; \
 	run ruff format --check .; \
 	run ruff check .; \
 	run mypy; \
-	run tools.words --docs; \
+	run tools.words; \
 	echo "== lint-imports"; "$(VENV)/bin/lint-imports" --no-logo || failed="$$failed [lint-imports]"; \
 	if [ -n "$$failed" ]; then echo "make check: failed:$$failed" >&2; exit 1; fi
 

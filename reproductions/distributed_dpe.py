@@ -316,7 +316,7 @@ def _ends(rates: Sequence[Rate]) -> list[Row]:
 
 _FIG2A = Figure(
     name="fig2a",
-    shows="regret against epsilon = 1, ..., 10 in three trust models, and the printed noise with its true privacy",
+    shows="regret against epsilon = 1, ..., 10 in three privacy models, and the printed noise with its true privacy",
     options={"seeds": SEEDS, "horizon": HORIZON},
     compute=partial(curves, FIG2A),
     columns=(

@@ -72,7 +72,7 @@ def lints(**arguments: Any) -> Any:
 def spending(
     policy: Callable[..., Any], trust: Callable[..., bd.protocols.Privacy], **arguments: Any
 ) -> Callable[..., Any]:
-    """A policy, and what it guarantees, of a budget in a trust model."""
+    """A policy, and what it guarantees, of a budget in a privacy model."""
     return lambda **budget: policy(privacy=trust(**budget), **arguments).guarantee
 
 

@@ -207,7 +207,7 @@ def test_a_wrong_argument_is_answered_with_the_right_one(wrong: str, right: str)
         bd.simulate(make_linear(bd.none()), WORLD, **{wrong: 20})  # type: ignore[call-overload]
 
 
-def test_a_policy_is_swept_over_budgets_and_trust_models() -> None:
+def test_a_policy_is_swept_over_budgets_and_privacy_models() -> None:
     policy = make_linear(bd.none())
     results = bd.sweep(policy, WORLD, privacy=[bd.shuffle, bd.local], epsilon=[0.5, 2], n_seeds=2)
     assert list(results) == [f"{trust}, epsilon = {size}" for trust in ("shuffle", "local") for size in ("0.5", "2")]

@@ -1,4 +1,4 @@
-"""Paper 002, running counts: how much noise the worst prefix has, against the number of users, in every trust model.
+"""Paper 002, running counts: how much noise the worst prefix has, against the number of users, in every privacy model.
 
 Bits, at one (epsilon, delta); n = H/1024, ..., H/2, H. The streams are the hard family of section 4.
 
@@ -44,7 +44,7 @@ _CHUNK = 1 << 20  # bits held at a time
 
 @dataclass(frozen=True, kw_only=True)
 class Kind:
-    """A trust model: k and the rule for degrees where there are shufflers."""
+    """A privacy model: k and the rule for degrees where there are shufflers."""
 
     model: str  # "central", "local" or "shuffle"
     k: int | str | None = None

@@ -1,1 +1,1 @@
-"""Paper 000: LinUCB under every trust model; figures 1 and 2, returning users, rates."""
+"""Paper 000: LinUCB under every privacy model; figures 1 and 2, returning users, rates."""

@@ -1,4 +1,4 @@
-"""Figures of paper 000: LinUCB under every trust model, as published and ours."""
+"""Figures of paper 000: LinUCB under every privacy model, as published and ours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bandanna: differentially private bandits in every trust model, from simulation to production."""
+"""Bandanna: differentially private bandits in every privacy model, from simulation to production."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ each = pytest.mark.parametrize("name", POLICIES)
 
 
 def policy(name: str = "none", **changes: Any) -> bd.LinUCB:
-    """A small policy in one of the trust models."""
+    """A small policy in one of the privacy models."""
     return bd.LinUCB(**{"dim": 3, "horizon": 90, "privacy": bd.none(), **POLICIES[name], **changes})
 
 

@@ -35,7 +35,7 @@ def never(*_: object, **__: object) -> None:
     raise AssertionError("the work has begun")
 
 
-def test_demo_compares_every_trust_model(tmp_path: Path) -> None:
+def test_demo_compares_every_privacy_model(tmp_path: Path) -> None:
     out = tmp_path / "figure.svg"
     done = CliRunner().invoke(app, [*SMALL, "--out", str(out)])
     assert done.exit_code == 0
@@ -73,7 +73,7 @@ def test_without_the_extra_the_table_still_comes(monkeypatch: pytest.MonkeyPatch
 
 def test_a_figure_that_was_asked_for_is_missed_before_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FIGURES, "matplotlib", missing)
-    monkeypatch.setattr(MODELS, "trust_models", never)
+    monkeypatch.setattr(MODELS, "compare_privacy_models", never)
     done = CliRunner().invoke(app, [*SMALL, "--out", "figure.png"])
     assert done.exit_code != 0
     assert isinstance(done.exception, MissingExtra)
@@ -84,7 +84,7 @@ def test_a_place_that_takes_no_figure_is_found_before_the_work(
     out: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(MODELS, "trust_models", never)
+    monkeypatch.setattr(MODELS, "compare_privacy_models", never)
     (tmp_path / "file").touch()
     (tmp_path / "folder.png").mkdir()
     done = CliRunner().invoke(app, [*SMALL, "--out", out])
@@ -98,7 +98,7 @@ def test_a_place_that_takes_no_figure_is_found_before_the_work(
 SMALL_PLAN = ("plan", "--dim", "3", "--arms", "4", "--users", "200", "--epsilon", "2", "--n-seeds", "2")
 
 
-def test_every_trust_model_is_forecast() -> None:
+def test_every_privacy_model_is_forecast() -> None:
     done = CliRunner().invoke(app, SMALL_PLAN)
     assert done.exit_code == 0
     for word in ("none", "central", "shuffle", "local", "first batch", "1e-05", "standard error", "typical"):

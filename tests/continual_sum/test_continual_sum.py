@@ -1,4 +1,4 @@
-"""Counters in every trust model: the stated noise, the same law one by one and at once, refusals that change nothing.
+"""Counters in every privacy model: the stated noise, the same law one by one and at once, refusals that change nothing.
 
 Fixed seeds; over seeds each comparison would raise a false alarm with probability below 1e-6.
 """

@@ -23,11 +23,11 @@ SMALL: dict[str, Any] = {"dim": 3, "n_arms": 5, "users": 400, "epsilon": 2.0, "n
 
 @pytest.fixture(scope="module")
 def small() -> dict[str, Forecast]:
-    """All trust models."""
+    """All privacy models."""
     return {each.trust: each for each in plan(**SMALL)}
 
 
-def test_every_trust_model_has_a_forecast(small: dict[str, Forecast]) -> None:
+def test_every_privacy_model_has_a_forecast(small: dict[str, Forecast]) -> None:
     assert list(small) == ["none", "central", "shuffle", "local"]
     assert 0 < small["none"].share < small["central"].share < small["local"].share
     assert all(each.stderr > 0 and each.users == 400 for each in small.values())

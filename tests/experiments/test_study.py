@@ -94,7 +94,7 @@ def test_rows_of_a_log_agree_with_the_data(trial: DataSet) -> None:
     json.dumps(rows, allow_nan=False)
 
 
-def test_all_trust_models_by_default(trial: DataSet) -> None:
+def test_all_privacy_models_by_default(trial: DataSet) -> None:
     rows = study(trial, **{name: value for name, value in FEW.items() if name != "trusts"})
     assert [row["trust"] for row in rows] == ["none", "central", "shuffle", "local", "concurrent"]
 

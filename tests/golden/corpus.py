@@ -116,7 +116,7 @@ def allowed(compute: Entry) -> Any:
 
 
 def simulations() -> dict[str, Entry]:
-    """Every algorithm under every privacy that its trust model has, by both paths."""
+    """Every algorithm under every privacy that its privacy model has, by both paths."""
     found: dict[str, Entry] = {}
     for name, (trust, _, _, envs) in ALGORITHMS.items():
         runs = [("default", "", env) for env in envs]

@@ -30,7 +30,7 @@ CLIENTS = {"dim": 2, "horizon": 3000}
 LOGISTIC = {"dim": 2, "horizon": 300, "parameter_bound": 2.0}
 DP, ZCDP, PURE = {"epsilon": 5.0, "delta": 1e-3}, {"rho": 20.0}, {"epsilon": 20.0}
 
-# name -> (trust model, arguments, budget as numbers, worlds)
+# name -> (privacy model, arguments, budget as numbers, worlds)
 ALGORITHMS: dict[str, tuple[str, dict[str, Any], dict[str, Any], tuple[Any, ...]]] = {
     "LinTS": ("none", SAMPLED, {}, (FRESH, FIXED)),
     "LinTS-JDP": ("central", SAMPLED, DP, (FRESH, FIXED)),

@@ -1,4 +1,4 @@
-"""How often intervals hold the truth: rewards of many kinds, every estimator, trust model and budget."""
+"""How often intervals hold the truth: rewards of many kinds, every estimator, privacy model and budget."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def allowed(runs: int, alarm: float) -> int:
 
 @pytest.mark.parametrize("name", ESTIMATES)
 def test_intervals_hold_the_truth(name: str) -> None:
-    """Of 288 intervals of an estimator, over all rewards, trust models and budgets, 5 % miss (false alarm 1e-5)."""
+    """Of 288 intervals of an estimator, over all rewards, privacy models and budgets, 5 % miss (false alarm 1e-5)."""
     cells = [
         (rewards, trust, EPSILONS[(place + more) % 4])
         for place, rewards in enumerate(REWARDS)

@@ -131,7 +131,7 @@ def test_a_fifth_less_noise_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("name", TRUSTS)
 @pytest.mark.parametrize("estimate", ESTIMATES)
-def test_every_estimate_in_every_trust_model(estimate: str, name: str) -> None:
+def test_every_estimate_in_every_privacy_model(estimate: str, name: str) -> None:
     log = clinic(120, 3)
     value = ESTIMATES[estimate](log, privacy=TRUSTS[name], seed=1, path="law")
     stated = value.guarantee

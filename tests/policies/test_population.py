@@ -55,7 +55,7 @@ def sphere(arms: int, dim: int, seed: int = 0) -> np.ndarray:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_each_name_makes_the_trust_model_and_budget_of_its_entry(name: str) -> None:
+def test_each_name_makes_the_privacy_model_and_budget_of_its_entry(name: str) -> None:
     policy = make(name, dim=4, horizon=10_000, **NAMES[name])
     assert isinstance(policy, PhasedElimination)
     assert policy.guarantee.trust == ALGORITHMS[name].trust

@@ -48,7 +48,7 @@ LINUCB = {
 
 
 @pytest.mark.parametrize("case", NAMED, ids=lambda case: case.key)
-def test_a_policy_promises_the_trust_model_of_its_name(case: Case) -> None:
+def test_a_policy_promises_the_privacy_model_of_its_name(case: Case) -> None:
     assert case.policy.guarantee.trust == ALGORITHMS[case.key].trust
 
 
@@ -432,7 +432,7 @@ def test_other_budgets_are_compared_by_their_epsilon(given: dict[str, float], to
 
 
 @pytest.mark.parametrize("model", ["central", "local", "shuffle", "concurrent"])
-def test_a_trust_model_without_a_budget_is_refused(model: str) -> None:
+def test_a_privacy_model_without_a_budget_is_refused(model: str) -> None:
     with pytest.raises(InvalidBudget, match=r"budget must be .*bd\.none\(\) for no protection, got None"):
         bd.protocols.Privacy(model=model)
     with pytest.raises(InvalidBudget, match='model="none" keeps no budget'):
@@ -440,7 +440,7 @@ def test_a_trust_model_without_a_budget_is_refused(model: str) -> None:
 
 
 @pytest.mark.parametrize("model", ["central", "local", "shuffle", "concurrent"])
-def test_a_trust_model_made_by_its_fields_warns_as_well(model: str) -> None:
+def test_a_privacy_model_made_by_its_fields_warns_as_well(model: str) -> None:
     with pytest.warns(WeakPrivacyWarning, match="epsilon = 11 protects little") as said:
         made = bd.protocols.Privacy(model=model, budget=bd.privacy.ApproxDP(epsilon=11.0, delta=1e-5))
     assert [each.filename for each in said] == [__file__]

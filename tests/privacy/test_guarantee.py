@@ -54,7 +54,7 @@ def test_one_participation_and_all_of_them_read_differently() -> None:
 
 
 @pytest.mark.parametrize("trust", ["central", "local", "shuffle"])
-def test_each_trust_model_has_its_own_words(trust: str) -> None:
+def test_each_privacy_model_has_its_own_words(trust: str) -> None:
     assert str(stated(trust=trust)).startswith(f"{trust.capitalize()} differential privacy")
 
 

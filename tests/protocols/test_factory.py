@@ -32,7 +32,7 @@ APPROX = {"epsilon": 1.0, "delta": 1e-5}
     ],
 )
 @pytest.mark.parametrize("quick", [False, True])
-def test_each_trust_model_opens_its_protocol_within_the_budget(
+def test_each_privacy_model_opens_its_protocol_within_the_budget(
     privacy: Privacy, domain: Box, name: str, quick: bool
 ) -> None:
     protocol = protocol_for(privacy, domain, 500, quick=quick)

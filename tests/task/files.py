@@ -6,7 +6,7 @@ from typing import Any
 
 LINEAR: dict[str, Any] = {"dim": 2, "horizon": 60}
 DP: dict[str, Any] = {"epsilon": 5.0, "delta": 1e-3}
-TRUSTED = {  # a name of every trust model: LinTS, LinUCB
+TRUSTED = {  # a name of every privacy model: LinTS, LinUCB
     "none": ("LinTS", "LinUCB"),
     "central": ("LinTS-JDP", "LinUCB-JDP-batched"),
     "local": ("LinTS-LDP", "LinUCB-LDP-batched"),

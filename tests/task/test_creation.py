@@ -84,7 +84,7 @@ def test_numbers_that_do_not_fit_are_refused(name: str, argument: str, value: fl
 
 @pytest.mark.parametrize("mixers", [0, 1, 2])
 @pytest.mark.parametrize(("trust", "name"), [(trust, name) for trust, names in TRUSTED.items() for name in names])
-def test_every_trust_model_has_its_mixers(trust: str, name: str, mixers: int) -> None:
+def test_every_privacy_model_has_its_mixers(trust: str, name: str, mixers: int) -> None:
     mixed = trust in ("shuffle", "concurrent")
     if mixed != (mixers > 0):
         with pytest.raises(InvalidArgument, match=r"rules\.mixers"):

@@ -60,7 +60,7 @@ def made(name: str, **tables: Any) -> tuple[Task, dict[str, VisibilityRow]]:
         ("LinUCB-CSDP", 2, "a uniform share of every report", "the totals of every full batch"),
     ],
 )
-def test_every_trust_model_has_its_table(name: str, mixers: int, shuffler: str | None, analyzer: str) -> None:
+def test_every_privacy_model_has_its_table(name: str, mixers: int, shuffler: str | None, analyzer: str) -> None:
     task, table = made(name, rules={"mixers": mixers})
     assert set(table) == {"device", "network", "everybody", *task.roles}
     assert (shuffler is None) == ("shuffler" not in table)
@@ -153,7 +153,7 @@ def test_notes_name_the_roles_that_can_invent_users(name: str, rules: dict[str, 
         assert sealed == (name == "LinUCB-SDP-Amp")
 
 
-CONFIGURATIONS = [  # trust model, protocol, who draws the noise, mixers; who together see single reports
+CONFIGURATIONS = [  # privacy model, protocol, who draws the noise, mixers; who together see single reports
     ("LinTS", {}, None),
     ("LinTS-JDP", {}, None),
     ("LinTS-LDP", {}, None),

@@ -510,7 +510,7 @@ def test_what_is_not_near_is_not_asked_for(word: Any) -> None:
     assert did_you_mean(word, KEYS) == ""
 
 
-def test_a_slip_in_an_algorithm_keeps_its_trust_model() -> None:
+def test_a_slip_in_an_algorithm_keeps_its_privacy_model() -> None:
     assert did_you_mean("LinUCB-SPD", ALGORITHMS) == "Did you mean 'LinUCB-SDP-Amp'?"
     assert did_you_mean("linucb-jpd", ALGORITHMS) == "Did you mean 'LinUCB-JDP'?"
     assert did_you_mean("AdaC-UBC", ALGORITHMS) == "Did you mean 'AdaC-UCB'?"

@@ -87,7 +87,7 @@ interface Entry {
   readonly slot?: Slot | undefined;
   readonly key?: SealKey | undefined; // of the zero report; the final one needs no other request
   readonly sending?: Bytes | undefined;
-  readonly nothing?: boolean; // the final report is a report of nothing
+  readonly nothing?: boolean; // the final report is a report of zeros
   readonly epoch?: number; // of a slot, after the end
   readonly reason?: string; // of the end, not kept; "" if the report is
 }
@@ -211,9 +211,9 @@ export class Session {
     // Only `act` and `flush` open slots, so that reporting does not decide who takes part; here only the collector is asked.
     if (held.value.state !== "opening") [held] = await this.#advanced(held, await this.#seen());
     // A report was sent or waits in any case, so that sending reveals nothing about the reward.
-    if (given !== given) throw new Refused("reward", "reward must be a finite number. A report of nothing was made.");
+    if (given !== given) throw new Refused("reward", "reward must be a finite number. A report of zeros was made.");
     if (stands !== given) throw new Refused("reward", "This decision already has another reward. The first reward is kept.");
-    if (held.value.nothing) throw new Refused("nothing", "The report could not be computed. A report of nothing was made.");
+    if (held.value.nothing) throw new Refused("nothing", "The report could not be computed. A report of zeros was made.");
     return outcome(held.value);
   }
 

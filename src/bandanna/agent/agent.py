@@ -156,8 +156,8 @@ class Agent:
 
     Notes
     -----
-    A batch is full after as many decisions as the public schedule says, whoever answers. A decision without a reward
-    counts as a report of zeros with full noise. Each release goes through a ledger; without privacy there is none.
+    A batch is full after as many decisions as the public schedule says. A decision without a reward counts as a report
+    of zeros with full noise. Each release goes through a ledger; without privacy there is none.
     """
 
     @checked_keywords("bd.Agent")

@@ -67,7 +67,7 @@ def calibrate_counter(privacy: Privacy, domain: Domain, horizon: int) -> StreamP
         return LocalBits.calibrate(budget=privacy.budget, participations=privacy.participations)
     if privacy.model == "local":
         return local_protocol_for(privacy, domain)
-    _check_trust_model(privacy)
+    _check_privacy_model(privacy)
     return ConcurrentShuffle.calibrate(
         domain=domain,
         budget=privacy.budget,
@@ -79,7 +79,7 @@ def calibrate_counter(privacy: Privacy, domain: Domain, horizon: int) -> StreamP
     )
 
 
-def _check_trust_model(privacy: Privacy) -> None:
+def _check_privacy_model(privacy: Privacy) -> None:
     """Refuse shuffle models that have no counter: shuffled Gaussians, and users who return."""
     if privacy.participations != 1:
         raise InvalidArgument("participations", privacy.participations, "1 for a counter")
@@ -143,7 +143,7 @@ def check_counter_save(content: Mapping[str, Any]) -> None:
     check_readable(is_hex(content["name"], 32) and is_hex(content["secret"], 64), "name or secret is not one of ours")
     protocol, horizon, values = content["protocol"], content["horizon"], content["values"]
     check_readable(
-        isinstance(protocol, _calibrate_saved(content["privacy"], values)), "a protocol of another trust model"
+        isinstance(protocol, _calibrate_saved(content["privacy"], values)), "a protocol of another privacy model"
     )
     check_readable(protocol.domain == values, "a protocol for other values")
     if isinstance(protocol, CentralContinual):
@@ -477,7 +477,7 @@ class ContinualSum:
 
     @property
     def guarantee(self) -> Guarantee:
-        """What is promised, to whom, against whom."""
+        """Return the guarantee of the sums, stated for the quantity of one user."""
         return replace(self.protocol.guarantee, protects=f"a user's {self._kind.noun}")
 
     @property

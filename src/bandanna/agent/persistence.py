@@ -225,7 +225,7 @@ def check_rows(rows: Any) -> None:
 def resume(runner: AgentRunner, file: Path, saved: Mapping[str, Any], features: Map | None, encoding: Encoding) -> None:
     """Continue from a save, or from the newest release that its journal has noted since.
 
-    What does not fit together is refused.
+    Refuse files that do not fit together.
     """
     seeded, fresh = runner.seed is not None, runner.progress.state
     runner.take_identity(saved["name"], bytes.fromhex(saved["secret"]))

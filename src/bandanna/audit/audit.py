@@ -150,7 +150,7 @@ def one_run_target(
 ) -> AuditRow:
     """Audit a policy in one run: toss a coin for each of many users, release once, and guess all coins.
 
-    In the local model the server sees every report, so many users are asked. Elsewhere the users of the first batch
+    In the local model the server sees every report, so many users report. Elsewhere the users of the first batch
     have features e_1, e_2, ..., and a coin decides whether their reward is the largest or the least, so the coins of as
     many users as there are coordinates move a coordinate of the sum each. `sampling.one_run_bound` gives the bound.
     """

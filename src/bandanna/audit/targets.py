@@ -152,7 +152,7 @@ def make_audited_policy(
             raise InvalidArgument("target", name, "a policy with a privacy model other than bd.none()")
         budget["trust"] = noisy[0] if trust is None else validation.one_of("trust", trust, tuple(noisy))
     elif trust is not None:
-        raise InvalidArgument("trust", trust, f"left out, because {name} has one trust model")
+        raise InvalidArgument("trust", trust, f"left out, because {name} has one privacy model")
     return make(name, **{**setting.arguments, **budget}), setting
 
 

@@ -28,7 +28,7 @@ from bandanna.errors import MissingExtra
 
 if TYPE_CHECKING:
     from bandanna.data.dataset import DataSet
-    from bandanna.experiments.experiment import TrustModelRun
+    from bandanna.experiments.experiment import PrivacyModelRun
     from bandanna.experiments.plan import Forecast
 
 
@@ -49,13 +49,13 @@ def demo(
 
     The problem has 100 fixed arms in 5 dimensions. All models have the same budget. The last row is random play.
     """
-    from bandanna.experiments.experiment import make_problem, trust_models
+    from bandanna.experiments.experiment import compare_privacy_models, make_problem
     from bandanna.simulation.environments.base import regret_of_random_play
     from bandanna.simulation.figures import plot_regret
 
     figure = _figure_path(out)
     with ProgressBar("privacy models", shown=True) as bar:
-        outcomes = trust_models(
+        outcomes = compare_privacy_models(
             policy=policy,
             epsilon=epsilon,
             delta=delta,
@@ -80,7 +80,7 @@ def demo(
     typer.echo("      bandanna list, bandanna run FILE (examples/first.toml is one to copy)")
 
 
-def _print_demo(outcomes: dict[str, TrustModelRun], *, idle: float) -> None:
+def _print_demo(outcomes: dict[str, PrivacyModelRun], *, idle: float) -> None:
     from bandanna.privacy.guarantee import format_rounded_up
 
     rows = []
@@ -114,7 +114,7 @@ def _explain_demo(policy: str, n_seeds: int) -> None:
 
 
 def _figure_path(out: Path | None) -> Path | MissingExtra:
-    """Return where the figure goes, or the error about a missing extra, which is raised if a figure was asked for."""
+    """Return where the figure goes, or the error about a missing extra, which is raised if `out` is given."""
     try:
         return check_figure_file("--out", Path("bandanna-demo.png") if out is None else out)
     except MissingExtra as missing:

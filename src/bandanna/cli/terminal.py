@@ -1,4 +1,4 @@
-"""What commands share: options, required extras, output paths, progress bars and tables."""
+"""Options, required extras, output paths, progress bars and tables of commands."""
 
 from __future__ import annotations
 
@@ -128,7 +128,6 @@ class ProgressBar:
         self._bar.stop()
 
     def __call__(self, done: int, total: int, what: str) -> None:
-        """Update the bar."""
         self._bar.update(self._task, completed=done, total=total, description=what[:56] or "running")
 
 

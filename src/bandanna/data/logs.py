@@ -273,7 +273,6 @@ class Log:
 
     @property
     def n_arms(self) -> int:
-        """Number of arms."""
         return len(self.names)
 
     @property

@@ -76,7 +76,6 @@ class Replay:
 
     @property
     def n_seeds(self) -> int:
-        """Number of seeds."""
         return len(self.seeds)
 
     @property

@@ -55,7 +55,6 @@ class RoleConnection:
         return SignedPublication.of(content, headers)
 
     def close(self) -> None:
-        """Close the connection."""
         self._client.close()
 
 

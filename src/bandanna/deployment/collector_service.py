@@ -62,7 +62,6 @@ class CollectorThread:
         self.failing = ""  # the type of what went wrong in the last step
 
     def start(self) -> None:
-        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:

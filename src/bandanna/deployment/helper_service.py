@@ -96,7 +96,6 @@ class ShareSender:
             return left
 
     async def close(self) -> None:
-        """Close the connections."""
         await self._client.aclose()
 
     async def _send(self, stored: StoredJob) -> str:

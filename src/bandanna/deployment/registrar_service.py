@@ -40,7 +40,6 @@ class RegistrarService:
         self._refused = Counter("bandanna_tickets_refused_total", about, ["reason"], registry=metrics)
 
     async def start(self) -> None:
-        """Claim the database."""
         await run_in_thread(self._open)
 
     def _open(self) -> None:
@@ -56,7 +55,6 @@ class RegistrarService:
         return self._roles
 
     async def stop(self) -> None:
-        """Close the database."""
         if self.database is not None:
             self.database.close()
 

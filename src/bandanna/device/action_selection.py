@@ -189,7 +189,6 @@ class SharedDraw(PosteriorDraw):
         return np.asarray(arms @ (mean + root @ z[0]))
 
     def expected(self, mean: Floats, contexts: Floats) -> Floats:
-        """Return <x, mean>."""
         return np.asarray((contexts @ mean[..., None, :, None])[..., 0])
 
     def draw_table_scores(
@@ -208,7 +207,6 @@ class PerArmDraw(PosteriorDraw):
         return np.asarray(self.expected(mean, contexts) + self.spread(root, contexts) * z)
 
     def expected(self, mean: Floats, contexts: Floats) -> Floats:
-        """Return <x_k, mean_k>."""
         return np.asarray((contexts[..., None, :] @ mean[..., None, :, :, None])[..., 0, 0])
 
     def spread(self, root: Floats, contexts: Floats) -> Floats:

@@ -33,7 +33,6 @@ class FixedArmSet:
     of_users: bool = False
 
     def as_terms(self) -> tuple[Any, ...]:
-        """Return plain values."""
         return self.ids, self.features.tolist()
 
 

@@ -100,7 +100,7 @@ class Domain(ABC):
     @property
     @abstractmethod
     def l1_sensitivity(self) -> float:
-        """l1 diameter."""
+        """l1 diameter of the domain."""
 
     @property
     @abstractmethod
@@ -236,7 +236,6 @@ class Ball(Domain):
 
     @property
     def sensitivity(self) -> float:
-        """2 bound."""
         return 2 * self.bound
 
     @property
@@ -250,7 +249,6 @@ class Ball(Domain):
 
     @property
     def upper(self) -> Floats:
-        """+bound everywhere."""
         return np.full(self.dim, self.bound)
 
     @property

@@ -128,7 +128,7 @@ class ImportanceWeightDomain(Domain):
     def project(self, values: Floats) -> Floats:
         """Read w and rho off the first two numbers of a target, clip them, and form the rest anew.
 
-        Of exclusive targets only the one with the largest weight stays.
+        If targets are exclusive, only the one with the largest weight stays.
         """
         parts = np.reshape(values, (*np.shape(values)[:-1], self.targets, self._each))
         weights = np.clip(parts[..., 1] / self.scales[1], 0.0, self.bound)

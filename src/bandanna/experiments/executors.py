@@ -107,7 +107,7 @@ def count_cores() -> int:
 
 
 def ignore_progress(done: int, total: int, what: str) -> None:
-    """Show no progress."""
+    """Do nothing: the default callback for progress."""
 
 
 def call_here(
@@ -330,8 +330,8 @@ def _connect_client(distributed: Any, address: str) -> Iterator[Any]:
 def _check_scheduler(distributed: Any, address: str) -> None:
     """Raise an error if something else than a scheduler answers at the address.
 
-    A scheduler speaks first, in numbers. Dask would wait for ever for a server that does not speak first, and would
-    take the greeting of one that speaks in letters for a length.
+    A scheduler speaks first, in numbers. Dask would wait without limit for a server that does not speak first,
+    and would read the greeting of one that speaks in letters as a length.
     """
     scheme, _, _ = str(address).rpartition("://")
     if scheme not in ("", "tcp"):

@@ -144,7 +144,6 @@ class GridPoint:
     varied: Mapping[str, Any]
 
     def world(self) -> Environment:
-        """Return the environment."""
         return make_environment(self.environment)
 
 
@@ -247,12 +246,11 @@ class ExperimentCurve:
 
     @property
     def arguments(self) -> Mapping[str, Any]:
-        """The algorithm's arguments."""
         return self.series.arguments
 
     @property
     def varied(self) -> dict[str, Any]:
-        """What differs from other curves of the experiment, in algorithm and grid point."""
+        """The settings in which this curve differs from others, in algorithm and grid point."""
         return {**self.series.varied, **self.point.varied}
 
     def policy(self, *, dim: int, horizon: int) -> Any:
@@ -475,14 +473,14 @@ _SETTINGS: dict[str, dict[str, Any]] = {  # the last feature of the world is a c
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrustModelRun:
+class PrivacyModelRun:
     """The run of one privacy model, and the standard deviation of the noise in its last released sum."""
 
     result: Result
     noise_std: float
 
 
-def trust_models(
+def compare_privacy_models(
     *,
     policy: str = "LinTS",
     dim: int = 5,
@@ -493,7 +491,7 @@ def trust_models(
     n_seeds: int = 20,
     seed: int = 0,
     progress: ProgressCallback = ignore_progress,
-) -> dict[str, TrustModelRun]:
+) -> dict[str, PrivacyModelRun]:
     """Run one algorithm without privacy and under the central, the shuffle and the local model, in the same worlds.
 
     "LinTS" runs with its defaults and an intercept. "LinUCB" has width 0.2, the papers' batches - T^{1/2} without
@@ -507,12 +505,12 @@ def trust_models(
         budget = {} if trust == "no privacy" else {"epsilon": epsilon, "delta": delta}
         made = make(name, dim=dim, horizon=horizon, **_SETTINGS[policy], **budget)
         result = simulate(made, env, n_seeds=n_seeds, seed=seed)
-        outcomes[trust] = TrustModelRun(result=result, noise_std=float(made._channel.prefix_std()[-1]))
+        outcomes[trust] = PrivacyModelRun(result=result, noise_std=float(made._channel.prefix_std()[-1]))
     return outcomes
 
 
 def make_problem(*, dim: int = 5, n_arms: int = 100) -> LinearContextual:
-    """Return the environment of `trust_models`."""
+    """Return the environment of `compare_privacy_models`."""
     return LinearContextual(dim=dim, n_arms=n_arms, fixed=True)
 
 
@@ -531,7 +529,7 @@ def result_columns(
 
     * series: the label without what was varied;
     * algorithm: its name, as in `bandanna list`;
-    * algorithm.KEY: settings as in the file, among them `algorithm.epsilon`, which was asked for;
+    * algorithm.KEY: settings as in the file, among them the requested `algorithm.epsilon`;
     * environment.KEY: arguments of the environment; and path.
     """
     parts = [_column_entry(curve, results[curve.label].columns(rounds=rounds)) for curve in experiment.curves]

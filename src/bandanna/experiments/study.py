@@ -104,19 +104,19 @@ class _Mabwiser(PeerPolicy):
 
 
 class MabwiserLinUCB(_Mabwiser):
-    """mabwiser's LinUCB."""
+    """LinUCB of the package mabwiser."""
 
     policy, alpha = "LinUCB", 0.5
 
 
 class MabwiserLinTS(_Mabwiser):
-    """mabwiser's LinTS."""
+    """LinTS of the package mabwiser."""
 
     policy, alpha = "LinTS", 0.3
 
 
 class ContextualBandits(PeerPolicy):
-    """contextualbandits' LinUCB."""
+    """LinUCB of the package contextualbandits."""
 
     package = "contextualbandits"
 
@@ -257,8 +257,8 @@ _ENOUGH = 100  # people for each number of a model, of a feature or a constant o
 def choose_setting(name: str, *, rows: int, logged: bool, features: int, arms: int) -> StudySetting:
     """Return the setting of a data set by name; for other data, six batches of all events, or 20,000 rounds.
 
-    Other data get a model of users if there are enough people for one. Of n logged events n/K are accepted, if all arms
-    were equally likely.
+    Other data get a model of users if there are enough users for one. If all arms were equally likely, n/K of n logged
+    events are accepted.
     """
     if name in SETTINGS:
         return SETTINGS[name]
@@ -499,7 +499,8 @@ def _check_algorithms(algorithms: Sequence[str] | None) -> list[str]:
 def _list_jobs(epsilons: Sequence[float], delta: float, trusts: Sequence[str], names: list[str]) -> Iterator[StudyJob]:
     sizes = [validation.epsilon(each) for each in validation.list_entries("epsilons", epsilons, "numbers > 0")]
     models = [
-        validation.one_of("trusts", each, TRUSTS) for each in validation.list_entries("trusts", trusts, "trust models")
+        validation.one_of("trusts", each, TRUSTS)
+        for each in validation.list_entries("trusts", trusts, "privacy models")
     ]
     for name in dict.fromkeys(names):
         yield StudyJob(algorithm=name)

@@ -86,7 +86,7 @@ class Algorithm:
 
 
 def _check_privacy(name: str, trust: str, chosen: Mapping[str, Any], numbers: tuple[str, ...]) -> None:
-    """Refuse a privacy of another trust model than the name says, or one beside the numbers of a budget."""
+    """Refuse a privacy of another privacy model than the name says, or one beside the numbers of a budget."""
     privacy = chosen["privacy"]
     if not isinstance(privacy, Privacy) or privacy.model != trust:
         shown = privacy.model if isinstance(privacy, Privacy) else privacy

@@ -324,17 +324,19 @@ class Policy(ABC, Generic[State]):
                     raise UnknownArgument(name, named[name], cls.__name__, takes, hint)
             required = any(each.name == "privacy" and each.default is MISSING for each in fields(cls) if each.init)
             if named and "privacy" not in named and required:  # a copy is made without arguments
-                raise InvalidArgument("privacy", None, _format_trust_models(cls.trusts), f"{cls.__name__} requires it")
+                raise InvalidArgument(
+                    "privacy", None, _format_privacy_models(cls.trusts), f"{cls.__name__} requires it"
+                )
         return super().__new__(cls)
 
     def __post_init__(self) -> None:
-        self._check_trust_model()
+        self._check_privacy_model()
 
-    def _check_trust_model(self) -> None:
-        """Refuse a trust model that the policy does not have; warn of a delta above 1/horizon."""
+    def _check_privacy_model(self) -> None:
+        """Refuse a privacy model that the policy does not have; warn of a delta above 1/horizon."""
         if not isinstance(self.privacy, Privacy) or self.privacy.model not in self.trusts:
             shown = self.privacy.model if isinstance(self.privacy, Privacy) else self.privacy
-            name, allowed = type(self).__name__, _format_trust_models(self.trusts)
+            name, allowed = type(self).__name__, _format_privacy_models(self.trusts)
             if self.trusts == ("none",):
                 raise InvalidArgument(
                     "privacy", shown, allowed, f"{name} has no private version{self._private_siblings}"
@@ -461,8 +463,8 @@ class RunningSumPolicy(Policy[State]):
         raise TypeError(f"devices of {type(self).__name__} all choose the same")
 
 
-def _format_trust_models(trusts: tuple[str, ...]) -> str:
-    """Return the trust models as calls: the private ones, then `bd.none()`."""
+def _format_privacy_models(trusts: tuple[str, ...]) -> str:
+    """Return the privacy models as calls: the private ones, then `bd.none()`."""
     calls = [f"bd.{each}(...)" for each in trusts if each != "none"]
     if "none" in trusts:
         calls.append("bd.none() for no protection" if calls else "bd.none()")

@@ -20,11 +20,11 @@ from bandanna.policies.regret_bounds import (
 )
 from bandanna.types import Floats
 
-# Linear contextual bandits with private contexts and rewards: LinUCB in every trust model.
+# Linear contextual bandits with private contexts and rewards: LinUCB in every privacy model.
 #
 # Symbols: T `horizon`, d `dim`, B `batch`, epsilon, delta, alpha of the paper `failure`, M `batches` that a returning
 # user may be in, k `shufflers`, sigma `reward_std`.
-# `linucb_lemma` and `regular_linucb` have all their constants; the theorems for each trust model put the noise's size
+# `linucb_lemma` and `regular_linucb` have all their constants; the theorems for each privacy model put the noise's size
 # into them and keep rates only, so `constant` multiplies those.
 # References: Chowdhury and Zhou 2022 [000]; Tenenbaum, Kaplan, Mansour and Stemmer 2023 [002].
 

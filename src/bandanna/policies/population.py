@@ -212,7 +212,7 @@ class PhasedElimination(Policy[PhasedEliminationState]):
 
     def __post_init__(self) -> None:
         validation.set_validated(self, validation.integer, "dim", "horizon")
-        self._check_trust_model()
+        self._check_privacy_model()
         check_phase_privacy(self.privacy)
         last = max(1, self.phases)
         if validation.positive("alpha", self.alpha) * last > _MOST_CLIENTS:

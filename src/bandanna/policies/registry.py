@@ -31,7 +31,7 @@ from bandanna.storage.encoding import Encoding, find_stored_name, index_by_store
 from bandanna.storage.files import SaveFormat
 from bandanna.validation import check_keys, prefix_errors
 
-_DISPLAY_ORDER = (  # by problem and trust model, in the order of `bandanna list`; what is not here comes last
+_DISPLAY_ORDER = (  # by problem and privacy model, in the order of `bandanna list`; what is not here comes last
     *("LinTS", "LinTS-JDP", "LinTS-LDP", "LinTS-SDP", "LinTS-CSDP"),
     *("LinTS-JDP-rewards", "LinTS-LDP-rewards", "LinTS-SDP-rewards"),
     *("LinUCB", "LinUCB-JDP", "LinUCB-JDP-batched", "LinUCB-LDP", "LinUCB-LDP-batched"),

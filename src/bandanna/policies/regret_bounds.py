@@ -290,7 +290,7 @@ def find_finite_arm_bounds(setting: RunSetting) -> BoundCalls:
         yield finite_lower, {"n_arms": setting["n_arms"], "rho": find_rho(setting)}
 
 
-# Linear bandits with distributed feedback: DP-DPE in every trust model.
+# Linear bandits with distributed feedback: DP-DPE in every privacy model.
 #
 # Symbols: T `horizon`, k `n_arms`, d `dim`, alpha `sampling` (2^(alpha l) clients in phase l), sigma `client_std`. The
 # paper gives rates; its constants are not stated, so `constant` multiplies them.

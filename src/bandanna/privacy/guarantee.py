@@ -20,7 +20,7 @@ ADVERSARIES = {
     "interactive": "sees every release and may choose later data accordingly",
 }
 SHUFFLER = "the shuffler itself"
-TRUST_MODELS = ("none", "central", "local", "shuffle", "concurrent shuffle")
+PRIVACY_MODELS = ("none", "central", "local", "shuffle", "concurrent shuffle")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +81,7 @@ class Guarantee:
     seeded: bool = False
 
     def __post_init__(self) -> None:
-        validation.one_of("trust", self.trust, TRUST_MODELS)
+        validation.one_of("trust", self.trust, PRIVACY_MODELS)
         validation.one_of("unit", self.unit, ("event", "user"))
         validation.one_of("adversary", self.adversary, tuple(ADVERSARIES))
 

@@ -69,11 +69,11 @@ class Protocol(ABC):
     @property
     @abstractmethod
     def event(self) -> Event:
-        """What one participation releases, for the accountant."""
+        """The release of one participation, for the accountant."""
 
     @property
     def local_event(self) -> Event | None:
-        """What a shuffler sees of one user; None if the protocol has no shuffler."""
+        """The shuffler's view of one user, as an event; None if the protocol has no shuffler."""
         return None
 
     @property

@@ -51,7 +51,6 @@ class Clear(TrustedSumProtocol):
         return ReleaseCost(numbers=users * self.domain.dim)
 
     def std(self, users: int) -> float:
-        """Return 0."""
         return 0.0
 
     def release_total(self, total: Floats, users: int, source: NoiseSource) -> Estimate:
@@ -118,7 +117,7 @@ class PlainSumAnalyzer(Analyzer):
 
 @dataclass(frozen=True, kw_only=True)
 class PlainRowsAnalyzer(PlainSumAnalyzer):
-    """Returns the rows."""
+    """Returns the rows without a change."""
 
     def analyze(self, state: None, view: MixerState, source: NoiseSource) -> tuple[None, Estimate]:
         rows = np.asarray(view.numbers, dtype=float)

@@ -58,7 +58,7 @@ Sums = tuple[Floats, ...]  # for each level, (*R, dim)
 @stored_as("ConcurrentShuffleState")
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ConcurrentState:
-    """What the shufflers hold, one per level (never published), and the analyzer's sums of maximal batches."""
+    """The state of one shuffler per level (never published), and the analyzer's sums of maximal batches."""
 
     held: LevelMixerState
     sums: tuple[Floats, ...]  # k times (*R, dim)

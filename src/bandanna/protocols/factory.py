@@ -67,7 +67,7 @@ def protocol_for(privacy: Privacy, domain: Domain, users: int, *, quick: bool = 
     Parameters
     ----------
     privacy
-        Trust model and budget.
+        Privacy model and budget.
     domain
         Domain of the statistics.
     users

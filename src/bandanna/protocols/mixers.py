@@ -40,7 +40,7 @@ COIN_SOURCES = ("device", "checked", "mixer")  # who draws those of shuffled cou
 @stored_as("HeldMessages")
 @dataclass(frozen=True, kw_only=True, eq=False)
 class MixerState:
-    """What a mixer holds of `users` users, and what the analyzer sees: totals (..., dim) or rows (..., users, dim).
+    """The mixer's record of `users` messages, which the analyzer sees: totals (..., dim) or rows (..., users, dim).
 
     `drawn` is True after the mixer has added its own noise. Nothing is forwarded before, and no user is added
     afterwards.
@@ -54,7 +54,7 @@ class MixerState:
 @stored_as("HeldLevels")
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LevelMixerState:
-    """What each level's shuffler holds of its open batch after `users` users. It is never published.
+    """The open batch of each level's shuffler after `users` users. It is never published.
 
     `owed` counts, for each level, the users whose coins are added to its total only when the batch is full.
     """

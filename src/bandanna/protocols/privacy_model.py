@@ -21,7 +21,7 @@ _LOCAL = ("default", "gaussian", "unit", "auto")
 @stored_as("Privacy")
 @dataclass(frozen=True, kw_only=True)
 class Privacy:
-    """A trust model with its budget. Policies turn it into protocols for their own statistics and schedule.
+    """A privacy model with its budget. Policies turn it into protocols for their own statistics and schedule.
 
     Parameters
     ----------

@@ -172,7 +172,7 @@ def _concurrent(privacy: Privacy, domain: Domain, sizes: RunLengthSizes) -> Conc
 def find_mismatch(privacy: Privacy, protocol: Protocol, *, size: int, steps: int) -> str | None:
     """Return how a protocol differs from `running_sum_protocol_for`'s for batches of this size, or None."""
     if not isinstance(protocol, _expected_types(privacy) if privacy.noisy else Clear):
-        return "a protocol of another trust model"
+        return "a protocol of another privacy model"
     if not privacy.noisy:
         return None
     if protocol.participations != privacy.participations:

@@ -181,15 +181,15 @@ def matplotlib(module: str, needed_for: str = "plotting") -> Any:
 
 @runtime_checkable
 class RegretCurves(Protocol):
-    """What `plot_regret` draws: mean regret at `checkpoints` with its standard error and bounds, such as a `Result`."""
+    """Data of `plot_regret`: mean regret at `checkpoints` with its standard error and bounds, such as a `Result`."""
 
     @property
     def checkpoints(self) -> Ints:
-        """The rounds, (C,)."""
+        """The rounds at which regret is recorded, (C,)."""
 
     @property
     def horizon(self) -> int:
-        """The last checkpoint."""
+        """The number of rounds, which is the last checkpoint."""
 
     @property
     def n_seeds(self) -> int:

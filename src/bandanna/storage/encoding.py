@@ -217,7 +217,7 @@ _SPECIAL = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
 
 
 class Encoding:
-    """JSON of values, and the values of JSON. Of dataclasses, only those that it was given are written or read.
+    """JSON of values, and the values of JSON. Dataclasses are written or read only if they were given to it.
 
     None, bool, int, str, finite floats and lists are written as they are; others as objects: `{"float": "inf"}`,
     `{"tuple": [...]}`, `{"dict": [[key, value], ...]}`, `{"array": dtype, "shape": [...], "data": base64}` and

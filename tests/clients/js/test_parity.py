@@ -45,7 +45,7 @@ STATES = {DECIDED: "opening", OPENING: "opening", OPEN: "open", ANSWERED: "repor
 REASONS = {  # of errors of Python
     "not signed": "signature", "not cosigned": "signature",
     "another plan": "plan", "gone back": "rollback", "follow": "rollback",
-    "reported before": "reward", "report of nothing": "nothing", "no arm is assigned": "place",
+    "reported before": "reward", "report of zeros": "nothing", "no arm is assigned": "place",
 }  # fmt: skip
 ODD: tuple[Any, ...] = (
     None,
@@ -257,7 +257,7 @@ def test_both_clients_do_the_same(count: int, tmp_path: Path) -> None:
 REWARDS: tuple[Any, ...] = (0.0, 1.0, 0.3, 0.75, -7.0, 1e300, "nan", "inf", None)
 
 
-# Real tasks of every trust model: what browser clients send is kept by the real collector, and learned from
+# Real tasks of every privacy model: what browser clients send is kept by the real collector, and learned from
 
 
 pytestmark = pytest.mark.browser

@@ -334,7 +334,6 @@ class RangeColumn(Column):
 
     @property
     def width(self) -> int:
-        """Return 1."""
         return 1
 
     def fill(self, raw: RawColumn, out: Floats) -> Counts:

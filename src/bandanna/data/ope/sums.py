@@ -103,7 +103,7 @@ class WeightedLog:
 
     @cached_property
     def raw(self) -> Floats:
-        """pi/p, (n,)."""
+        """Weights pi/p before they are cut, (n,)."""
         log = self.log
         with np.errstate(over="ignore"):  # infinite, and cut: NumPy's warning would tell of somebody
             return np.asarray(self.target.chances[np.arange(len(log)), log.arms] / log.propensities)

@@ -267,7 +267,7 @@ def write_page(value: Value, path: str | PathLike[str]) -> None:
 
 
 def render_value_page(value: Value) -> str:
-    """Return the HTML."""
+    """Return an estimate as an HTML page."""
     numbers = value.diagnostics()
     rows = "".join(
         f"<tr><td>{escape(words)}</td><td>{_format_count(numbers[name])}</td></tr>"

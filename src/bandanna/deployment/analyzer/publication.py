@@ -1,4 +1,4 @@
-"""The analyzer's publications."""
+"""Store and read the analyzer's publications, their cosignatures and receipts."""
 
 from __future__ import annotations
 

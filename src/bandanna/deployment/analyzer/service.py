@@ -61,7 +61,6 @@ class WitnessThread:
         self._since: float | None = None  # when something began to wait for the registrar
 
     def start(self) -> None:
-        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
@@ -117,7 +116,7 @@ class AnalyzerRoutes:
 
     @property
     def routes(self) -> list[Route]:
-        """The public routes."""
+        """The public routes, with their handlers."""
         return [
             ("GET", "/task", self.task),
             ("GET", "/tasks/{task}", self.task),
@@ -234,7 +233,6 @@ class AnalyzerRoutes:
         return json_response({"task": self._task.id, "ledger": await run_in_thread(self._learner.ledger_summary)})
 
     async def ledger(self, request: Request) -> Response:
-        """Serve the ledger."""
         self._check(request.path_params)
         self._served()
         view = await run_in_thread(self._learner.ledger_view)

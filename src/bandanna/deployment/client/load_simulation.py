@@ -78,7 +78,6 @@ class HttpDeployment:
             calls.close()
 
     def publication(self, after: int | None, wait: float) -> SignedPublication | None:
-        """Ask the analyzer."""
         analyzer = self._calls["analyzer"]
         found: SignedPublication | None = self._again(lambda: analyzer.publication(self._task.id, after, wait))
         return found

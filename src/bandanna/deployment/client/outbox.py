@@ -31,7 +31,7 @@ from bandanna.errors import BandannaError, InvalidArgument
 
 
 class Unreachable(BandannaError):
-    """A role does not answer. What was to be sent is kept."""
+    """A role does not answer. The outbox keeps the unsent bytes."""
 
 
 class NoTicket(BandannaError):
@@ -163,7 +163,7 @@ class Outbox:
 
     One file serves one device, or a host that acts for many users, with any number of tasks. Only its owner can read
     it. It is synced before anything is sent, so after a crash the same bytes are sent again and noise is never drawn
-    twice. What is acknowledged or over is deleted, features first.
+    twice. Acknowledged and closed entries are deleted, features first.
 
         decided (no slot yet) -> opening (zero reports stored) -> open -> answered (final report stored) -> over
 

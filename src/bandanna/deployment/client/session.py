@@ -244,7 +244,7 @@ class Session(_BaseSession):
     def report(self, decision: ClientDecision | str, reward: float) -> Outcome:
         """Report the reward of a decision. Without a connection the report is kept, and `flush` sends it.
 
-        An invalid reward raises an error only after a report of nothing was sent, so that sending reveals nothing.
+        An invalid reward raises an error only after a report of zeros was sent, so that sending reveals nothing.
 
         Parameters
         ----------

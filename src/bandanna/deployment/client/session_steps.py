@@ -50,7 +50,7 @@ from bandanna.errors import BandannaError, InvalidArgument, InvalidStatistic
 from bandanna.numeric.rng import SecureRandomness
 
 _DAY = 86_400  # seconds
-_NOTHING_REPORTED = "a report of nothing was made: the reward, or what the analyzer has published, gives no other"
+_NOTHING_REPORTED = "a report of zeros was made: the reward, or what the analyzer has published, gives no other"
 _MAX_DAYS = 30  # after which a decision without a report is forgotten
 
 
@@ -58,7 +58,7 @@ class SessionSteps:
     """The steps of one user's session in a task.
 
     Requests and their lengths follow from public values and from the calls of `act`, `report` and `flush` alone.
-    Features, arms and rewards are looked at only when a report of nothing could be sent as well.
+    Features, arms and rewards are looked at only when a report of zeros could be sent as well.
     """
 
     def __init__(self, task: ClientTask, device: DeviceLogic, outbox: Outbox, user: str) -> None:
@@ -311,7 +311,7 @@ class SessionSteps:
     def _deliver(
         self, kept: PendingDecision, content: dict[str, Any] | None
     ) -> Generator[Any, Any, tuple[Outcome, BandannaError | None]]:
-        """Send what can be sent now by this publication, and return why it is a report of nothing, if it is one."""
+        """Send what can be sent now by this publication, and return why it is a report of zeros, if it is one."""
         wrong: BandannaError | None = None
         if kept.state == OPEN and content is not None:
             if self._is_passed(kept, content):

@@ -371,7 +371,6 @@ class DashboardRoutes:
         return Response(status_code=303, headers={**HEADERS, "location": "/", "set-cookie": cookie})
 
     async def leave(self, request: Request) -> Response:
-        """End the session."""
         if self._admin is None or not is_same_site_form(request.headers):
             raise RequestRefused(403, "origin")
         cookie = self._admin.close(request.headers, https=request.url.scheme == "https")
@@ -392,7 +391,6 @@ class EventStream(StreamingResponse):
         self._routes, self._version = routes, version
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one reader."""
         self._routes.listening += 1
         left = asyncio.ensure_future(_wait_until_disconnected(receive))
         try:

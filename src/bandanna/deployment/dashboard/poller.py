@@ -67,8 +67,7 @@ class RoleClient(Protocol):
     async def get(self, url: str, *, token: str = "", seconds: float = _SECONDS) -> RoleResponse:
         """Return the answer of an address; RoleUnavailable if there is none."""
 
-    async def close(self) -> None:
-        """Close all connections."""
+    async def close(self) -> None: ...
 
 
 class HttpRoleClient:
@@ -110,7 +109,6 @@ class HttpRoleClient:
             raise RoleUnavailable(f"it cannot be reached ({type(error).__name__})") from error
 
     async def close(self) -> None:
-        """Close all connections."""
         await self._client.aclose()
 
 

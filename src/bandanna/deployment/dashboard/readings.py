@@ -71,7 +71,7 @@ class PublicationReading:
 
 @dataclass(frozen=True, kw_only=True)
 class ReadingNotes:
-    """What the numbers mean, or why they are missing."""
+    """Notes on the meaning of numbers, or on why they are missing."""
 
     reward: str = "Not shown: this policy's publications do not hold the sum of rewards."
     regret: str = "Not estimated: this needs the sum of rewards, and arms that are the same for all users."
@@ -234,7 +234,6 @@ class TalliesReader(_ArmsReader):
     def read(
         self, said: VerifiedPublication, before: tuple[VerifiedPublication, PublicationReading] | None
     ) -> PublicationReading:
-        """Read the state."""
         state, domain = said.state, self._policy.domain
         pulls = np.asarray(state.pulls, dtype=float)
         sums = pulls * domain.low + domain.width * state.sums if self._bits else np.asarray(state.sums)
@@ -356,7 +355,6 @@ class LinearReader(PublicationReader):
     def read(
         self, said: VerifiedPublication, before: tuple[VerifiedPublication, PublicationReading] | None
     ) -> PublicationReading:
-        """Read the state."""
         state = said.state
         users = int(self._policy._channel.sizes.before(state.batches))
         variance = float(self._stds[state.batches]) ** 2
@@ -495,7 +493,6 @@ class RewardsReader(PublicationReader):
     def read(
         self, said: VerifiedPublication, before: tuple[VerifiedPublication, PublicationReading] | None
     ) -> PublicationReading:
-        """Read the state."""
         state, policy = said.state, self._policy
         users = int(policy._channel.sizes.before(state.batches))
         reward = regret = None

@@ -93,7 +93,7 @@ class RoleState:
 
 @dataclass(frozen=True, kw_only=True)
 class BatchStatus:
-    """What a collector says of its running batch."""
+    """The status of a collector's running batch."""
 
     epoch: int
     round: int

@@ -1,4 +1,4 @@
-"""What every HTTP service of a role has in common. Needs the extra `serve`."""
+"""Shared parts of the roles' HTTP services. Needs the extra `serve`."""
 
 from __future__ import annotations
 

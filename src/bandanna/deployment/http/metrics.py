@@ -168,7 +168,6 @@ class RequestMetrics(Collector):
         yield GaugeMetricFamily("bandanna_requests_in_flight", "Requests being answered.", self.in_flight)
 
     def refused(self, reason: str) -> None:
-        """Count a refusal."""
         self._refusals.labels(reason=reason).inc()
 
     def refusal(self, error: BaseException) -> RequestRefused:

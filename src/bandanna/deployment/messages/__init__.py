@@ -1,3 +1,3 @@
-"""What travels between the parties of a deployment."""
+"""Messages between the parties of a deployment."""
 
 from __future__ import annotations

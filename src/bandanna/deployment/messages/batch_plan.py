@@ -63,7 +63,7 @@ _PART = tuple(each.name for each in fields(Part))
 
 @dataclass(frozen=True, kw_only=True)
 class Round:
-    """The parts that are asked at once. Users report for all parts, or for the part of their own arm."""
+    """The parts that are queried at once. Users report for all parts, or for the part of their own arm."""
 
     parts: tuple[Part, ...]
 

@@ -267,36 +267,38 @@ def write_seal_key(number: int, public: str, sign: Signer) -> dict[str, Any]:
     return {**plain, "signature": sign("keys", dumps(plain))}
 
 
-def read_seal_key(told: Any, *, task_id: str, key: str) -> tuple[int, str]:
+def read_seal_key(document: Any, *, task_id: str, key: str) -> tuple[int, str]:
     """Read the number and the public key of `write_seal_key`; Unreadable unless the helper, by `key`, has signed it."""
-    plain = {name: value for name, value in told.items() if name != "signature"} if isinstance(told, dict) else {}
+    plain = (
+        {name: value for name, value in document.items() if name != "signature"} if isinstance(document, dict) else {}
+    )
     number, public = plain.get("id"), plain.get("public")
     known = isinstance(number, int) and not isinstance(number, bool) and 0 <= number < 256 and len(plain) == 2
     if not (known and isinstance(public, str) and is_sound("seal", public)):
         raise Unreadable("a key for sealing that is none")
-    if not verify(key, task_id, "keys", dumps(plain), told.get("signature")):
+    if not verify(key, task_id, "keys", dumps(plain), document.get("signature")):
         raise Unreadable("a key for sealing that the task's helper has not signed")
     assert isinstance(number, int)
     return number, public
 
 
-def choose_seal_key(told: Any, *, task_id: str, keys: Mapping[str, str], mixers: int) -> tuple[int, str | None]:
+def choose_seal_key(document: Any, *, task_id: str, keys: Mapping[str, str], mixers: int) -> tuple[int, str | None]:
     """Return the number and the public key for which a task's devices seal; no key where nothing is sealed.
 
     Parameters
     ----------
-    told
-        The newest key of the helper that a publication names; None for the task's own.
+    document
+        The helper's newest signed key, from a publication; None for the key of the task.
     task_id, keys, mixers
-        Of the task's document.
+        Fields of the task's document.
 
     Returns
     -------
     tuple[int, str | None]
         The helper's key with two mixers, for seeds; else the analyzer's, for reports.
     """
-    if mixers == 2 and told is not None:
-        return read_seal_key(told, task_id=task_id, key=keys.get("helper", ""))
+    if mixers == 2 and document is not None:
+        return read_seal_key(document, task_id=task_id, key=keys.get("helper", ""))
     return 0, keys.get("seal helper" if mixers == 2 else "seal analyzer")
 
 

@@ -185,7 +185,7 @@ _RULE_PARSERS: dict[str, Any] = {
 # The parts of a task
 
 
-_MIXED_TRUST = ("shuffle", "concurrent")  # trust models with mixers
+_MIXED_TRUST = ("shuffle", "concurrent")  # privacy models with mixers
 _ARMS, _ROUNDS = 100_000, 10**12
 
 
@@ -230,7 +230,7 @@ def calibrate(policy: Policy[Any]) -> None:
 
 
 def resolve_mixers(want: TaskFile, policy: Policy[Any]) -> int:
-    """Return the number of mixers: one by default if the trust model has any."""
+    """Return the number of mixers: one by default if the privacy model has any."""
     model = policy.privacy.model
     if model not in _MIXED_TRUST:
         if want.mixers:

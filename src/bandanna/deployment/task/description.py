@@ -1,4 +1,4 @@
-"""Who sees what, the forecast, and the page of a task."""
+"""Describe a task: the view of each role, the forecast, and the page."""
 
 from __future__ import annotations
 

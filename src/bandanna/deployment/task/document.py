@@ -126,7 +126,6 @@ class Task:
 
     @property
     def trust(self) -> str:
-        """The trust model."""
         return self.policy.privacy.model
 
     @property
@@ -312,7 +311,6 @@ class Keys:
 
     @classmethod
     def drawn(cls, *, mixers: int, sealed: bool) -> Keys:
-        """Draw new keys."""
         roles = ("registrar", "analyzer", "shuffler", "helper")[: 2 + mixers]
         sealing = (*("analyzer",) * sealed, *("helper",) * (mixers == 2))
         return cls(

@@ -44,7 +44,7 @@ class ExportedPublication:
 
 @dataclass(frozen=True, kw_only=True)
 class ExportResult:
-    """What the folder holds, and how much of it is new."""
+    """The content of an export folder, and the number of new publications."""
 
     task: Task
     newest: ExportedPublication
@@ -82,7 +82,7 @@ def _fetch_publication(task: Task, base: str, what: str, number: int | None) -> 
 def export_task(
     place: str, folder: Path, *, progress: Callable[[int, int], None] = lambda done, total: None
 ) -> ExportResult:
-    """Bring a folder up to date with the analyzer. What is there is checked and kept.
+    """Bring a folder up to date with the analyzer. Files that are there already are checked and stay.
 
     task.json                   the document; its SHA-256 is the task's id
     publications/000007.json    {"document": ..., "signature": ..., "cosignature": ...}

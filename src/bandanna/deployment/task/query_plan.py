@@ -143,7 +143,7 @@ def queries_of_round(
 # Batches of episodes
 
 
-_ROWS = ("none", "central")  # trust models whose server is sent rows as they are
+_ROWS = ("none", "central")  # privacy models whose server is sent rows as they are
 
 
 def sends_rows(policy: Policy[Any]) -> bool:

@@ -156,7 +156,7 @@ class FiniteArmedPolicy(Policy[State]):
         if not self._lacks_arms:
             validation.set_validated(self, validation.integer, "n_arms")
         validation.set_validated(self, validation.integer, "horizon")
-        self._check_trust_model()
+        self._check_privacy_model()
         _ = self.domain
 
     @property

@@ -105,7 +105,7 @@ class Elimination(FiniteArmedPolicy[EliminationState]):
 
     @property
     def shuffled(self) -> bool:
-        """Whether the trust model is the shuffle model."""
+        """Whether the privacy model is the shuffle model."""
         return self.privacy.model == "shuffle"
 
     @cached_property

@@ -1,4 +1,4 @@
-"""GOPE and AdaC-GOPE."""
+"""The algorithms GOPE and AdaC-GOPE."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ class GOPE(Policy[GOPEState]):
         validation.set_validated(self, validation.open_probability, "failure")
         if self.reward_std is not None:
             validation.set_validated(self, validation.positive, "reward_std")
-        self._check_trust_model()
+        self._check_privacy_model()
         if self.privacy.pure and self.privacy.noisy:
             raise InvalidBudget(
                 "privacy", self.privacy.budget, "rho, or epsilon and delta > 0", "The noise is Gaussian"

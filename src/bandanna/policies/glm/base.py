@@ -65,7 +65,7 @@ class GLMPolicy(Policy[State]):
     privacy: Privacy
 
     def __post_init__(self) -> None:
-        self._check_trust_model()
+        self._check_privacy_model()
         validation.set_validated(self, validation.integer, "dim", "horizon")
         object.__setattr__(self, "link", link_of(self.link))
         validation.set_validated(self, validation.positive, "parameter_bound")

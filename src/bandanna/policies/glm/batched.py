@@ -119,7 +119,7 @@ class BatchedGLMPolicy(GLMPolicy[BatchedGLMState]):
     @property
     @abstractmethod
     def first(self) -> int:
-        """Return tau_1."""
+        """Return tau_1, the length of the first batch."""
 
     @property
     @abstractmethod

@@ -182,7 +182,7 @@ class Link(ABC):
     @property
     @abstractmethod
     def reward_bound(self) -> float:
-        """R."""
+        """R, the bound of rewards."""
 
     @property
     @abstractmethod

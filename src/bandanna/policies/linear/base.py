@@ -310,7 +310,7 @@ class ScheduledLinearPolicy(Policy[State]):
         validation.set_validated(self, validation.integer, "dim", most=1_000)
         if not endless or self.horizon is not None:  # phases of an anytime policy double
             validation.set_validated(self, validation.integer, "horizon", most=10**20)
-        self._check_trust_model()
+        self._check_privacy_model()
 
 
 @stored_as("LinearSums")

@@ -1,4 +1,4 @@
-"""LinUCB in every trust model."""
+"""LinUCB in every privacy model."""
 
 from __future__ import annotations
 

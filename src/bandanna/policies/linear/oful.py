@@ -73,7 +73,7 @@ class RareSwitchingLinearPolicy(Policy[State]):
             validation.set_validated(self, validation.positive, "reward_std")
         validation.set_validated(self, validation.non_negative, "width")
         validation.set_validated(self, validation.open_probability, "failure")
-        self._check_trust_model()
+        self._check_privacy_model()
 
     @cached_property
     def domain(self) -> RewardDomain:

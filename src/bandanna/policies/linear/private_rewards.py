@@ -121,7 +121,7 @@ class LinTSRewards(ScheduledLinearPolicy[LinTSRewardsState]):
         return LinTSRewardsState(released=released, public=public, batches=batches, snapshot=snapshot)
 
     def __post_init__(self) -> None:
-        self._check_trust_model()
+        self._check_privacy_model()
         validation.set_validated(self, validation.integer, "dim", most=1_000)
         validation.set_validated(self, validation.integer, "horizon", most=10**15)
         validation.set_validated(self, validation.boolean, "intercept", "public_contexts")

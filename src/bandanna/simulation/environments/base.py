@@ -53,7 +53,6 @@ class Certain:
     binary = False
 
     def draw(self, means: Floats, streams: Streams) -> Floats:
-        """Return the means."""
         return np.array(means, dtype=float)
 
 

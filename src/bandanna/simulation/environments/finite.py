@@ -50,7 +50,7 @@ class Levels(ABC):
     @property
     @abstractmethod
     def values(self) -> Floats:
-        """The values, (V,)."""
+        """The possible values of a reward, (V,)."""
 
     @abstractmethod
     def chances(self, means: Floats) -> Floats:
@@ -240,7 +240,7 @@ class FiniteArms(Environment):
 
 
 class FiniteWorld(World):
-    """Worlds of `FiniteArms`."""
+    """World that `FiniteArms` begins."""
 
     def __init__(self, *, environment: FiniteArms, streams: Streams) -> None:
         super().__init__(environment=environment, streams=streams, fixed=True)

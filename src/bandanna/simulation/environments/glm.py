@@ -105,7 +105,7 @@ class PublishedGLM(Environment):
 
     @cached_property
     def theta(self) -> Floats:
-        """theta, (d,)."""
+        """The true parameter theta, (d,)."""
         u = np.random.default_rng(self.instance).uniform(-1, 1, self.dim)
         return np.asarray(self.norm * u / np.linalg.norm(u))
 
@@ -159,7 +159,7 @@ class FreshGLM(GLMWorld):
 
 
 class PublishedGLMWorld(GLMWorld):
-    """Worlds of `PublishedGLM`."""
+    """World that `PublishedGLM` begins."""
 
     def contexts(self, start: int, rounds: int) -> Floats:
         arms = self.environment.arms  # type: ignore[attr-defined]

@@ -173,7 +173,7 @@ class DisjointLinear(Environment):
 
 
 class DisjointWorld(World):
-    """Worlds of `DisjointLinear`."""
+    """World that `DisjointLinear` begins."""
 
     def __init__(self, *, environment: Environment, streams: Streams, theta: Floats, constants: Floats) -> None:
         super().__init__(environment=environment, streams=streams)
@@ -225,7 +225,7 @@ class SphereArms(Environment):
 
 
 class SphereWorld(World):
-    """Worlds of `SphereArms`."""
+    """World that `SphereArms` begins."""
 
     def __init__(self, *, environment: Environment, streams: Streams, theta: Floats, arms: Floats) -> None:
         super().__init__(environment=environment, streams=streams, fixed=True)
@@ -271,7 +271,7 @@ class SphereContexts(Environment):
 
 
 class SphereContextsWorld(World):
-    """Worlds of `SphereContexts`."""
+    """World that `SphereContexts` begins."""
 
     def __init__(self, *, environment: SphereContexts, streams: Streams) -> None:
         super().__init__(environment=environment, streams=streams)
@@ -369,7 +369,7 @@ class DriftingContexts(Environment):
 
 
 class DriftingWorld(LinearWorld):
-    """Worlds of `DriftingContexts`."""
+    """World that `DriftingContexts` begins."""
 
     def __init__(self, *, environment: DriftingContexts, streams: Streams, frame: Floats) -> None:
         super().__init__(environment=environment, streams=streams, theta=_BEST * frame[:, 0])

@@ -236,7 +236,7 @@ class OneClientPerRound(Environment):
 
 
 class OneClientWorld(World):
-    """Worlds of `OneClientPerRound`."""
+    """World that `OneClientPerRound` begins."""
 
     def __init__(self, *, environment: OneClientPerRound, streams: Streams, worlds: PopulationWorld) -> None:
         super().__init__(environment=environment, streams=streams, fixed=True)

@@ -93,7 +93,7 @@ class ArrayEnvironment(Environment):
 
 
 class ArrayWorld(World):
-    """Worlds of `ArrayEnvironment`."""
+    """World that `ArrayEnvironment` begins."""
 
     def __init__(self, *, environment: ArrayEnvironment, streams: Streams) -> None:
         super().__init__(environment=environment, streams=streams, fixed=environment.rounds is None)
@@ -163,7 +163,7 @@ class CallableEnvironment(Environment):
 
 
 class CallableWorld(World):
-    """Worlds of `CallableEnvironment`."""
+    """World that `CallableEnvironment` begins."""
 
     def __init__(self, *, environment: CallableEnvironment, streams: Streams) -> None:
         super().__init__(environment=environment, streams=streams)
@@ -323,7 +323,7 @@ class Table(Environment):
 
 
 class TableWorld(World):
-    """Worlds of `Table`."""
+    """World that `Table` begins."""
 
     def __init__(self, *, environment: Table, streams: Streams) -> None:
         super().__init__(environment=environment, streams=streams)

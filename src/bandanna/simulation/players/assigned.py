@@ -213,7 +213,7 @@ _COUNT_NAMES = ("phases", "actions", "clients", "numbers", "bits", "communicatio
 
 
 def play_population(policy: Policy[Any], world: World, tally: Tally, rounds: int, *, path: str) -> RunTotals:
-    """Play `rounds` rounds."""
+    """Play `rounds` rounds of phased elimination with the clients of a population."""
     if not isinstance(world, PopulationWorld):
         raise InvalidArgument(
             "env", type(world.environment).__name__, "a Population, because phased elimination asks clients"
@@ -265,7 +265,7 @@ def _play_seed(policy: Policy[Any], asked: ClientInquiry, tally: Tally, rounds: 
 
 
 class ClientInquiry:
-    """The clients of one seed, with what was asked, sent and clipped so far."""
+    """The clients of one seed, and the counts of requests, messages and clipped values so far."""
 
     def __init__(self, policy: Policy[Any], world: PopulationWorld, place: int, source: NoiseSource, path: str) -> None:
         self.policy, self.world, self.place, self.source, self.path = policy, world, place, source, path

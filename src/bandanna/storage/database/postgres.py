@@ -1,4 +1,4 @@
-"""The PostgreSQL driver."""
+"""The driver for PostgreSQL databases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The SQLite driver."""
+"""The driver for SQLite databases."""
 
 from __future__ import annotations
 
