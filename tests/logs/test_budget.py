@@ -15,6 +15,8 @@ import bandanna as bd
 from bandanna.errors import BandannaError, BudgetExceeded, InvalidArgument
 from bandanna.privacy import ApproxDP, SQLiteStore
 
+from ..trouble import in_a_fork
+
 N = 200
 RNG = np.random.default_rng(0)
 FRAME = {
@@ -174,3 +176,50 @@ def test_a_budget_is_a_privacy_model_a_budget_or_a_ledger() -> None:
     assert make_log(bd.none()).budget is None
     with pytest.raises(InvalidArgument, match="budget must be a privacy model such as"):
         make_log(1.0)
+
+
+def test_two_functions_are_charged_twice_whether_they_agree_on_all_users_or_not() -> None:
+    third = bd.central(0.3, 2e-6)
+    rare = FRAME["age"][7]
+    spent = []
+    for age in (FRAME["age"], np.where(np.arange(N) == 7, 0.5, FRAME["age"])):
+        log = make_log(age=age)
+        one = bd.ope.ips(log, lambda contexts: np.ones(len(contexts), int), privacy=third)
+        other = bd.ope.ips(log, lambda contexts: np.where(contexts[:, 0] == rare, 0, 1), privacy=third)
+        assert one.estimate != other.estimate
+        assert bd.ope.dr(log, "arm:b", q=lambda _: [0.4, 0.5], privacy=bd.central(0.1, 1e-6)).people == N
+        spent.append(log.budget.spent)  # type: ignore[union-attr]
+    assert spent[0] == spent[1] > 0.4
+
+
+def test_parts_of_other_rows_are_charged_separately_although_their_sums_are_equal() -> None:
+    log = make_log(won=np.ones(N), drug=["a"] * N)
+    parts = [log.at(slice(0, 50)), log.at(slice(50, 100)), log.at(np.arange(50))]
+    values = [bd.ope.snips(part, "arm:a", privacy=bd.central(0.3, 2e-6)).estimate for part in parts]
+    assert values[0] == values[2] != values[1]
+    assert len(log.ledger.store.entries()) == 2  # type: ignore[union-attr]
+
+
+def test_the_same_learned_policy_and_reward_model_are_one_release() -> None:
+    log, small = make_log(), bd.central(0.2, 2e-6)
+    agent, model = bd.Agent(policy(), arms=["a", "b"]), bd.ope.reward_model(make_log(None))
+    for _ in range(2):
+        bd.ope.snips(log, agent, privacy=small)
+        bd.ope.dr(log, "arm:b", q=model, privacy=small)
+    assert len(log.ledger.store.entries()) == 2  # type: ignore[union-attr]
+
+
+def test_a_part_with_a_row_twice_gets_no_private_release() -> None:
+    log = make_log()
+    twice = log.at([7] * 50)
+    for release in RELEASES.values():
+        with pytest.raises(InvalidArgument, match="a log with a row for each user"):
+            release(twice.ordered(["a", "b"]), HALF)
+    assert log.budget.spent == 0.0  # type: ignore[union-attr]
+    assert bd.ope.snips(twice, "arm:b", privacy=bd.none()).people == 50
+
+
+def test_a_forked_process_cannot_spend_the_budget_of_a_log() -> None:
+    log = make_log()
+    assert in_a_fork(lambda: bd.ope.snips(log, "arm:b")) == ["BandannaError"]
+    assert bd.ope.snips(log, "arm:b").people == N

@@ -463,7 +463,7 @@ class Agent:
         log
             A `bd.Log`.
         privacy
-            Privacy model and budget of the users in the log; the policy's by default.
+            Privacy model of the users in the log; by default the log's budget, else that of the policy.
         ledger
             The ledger of the log, such as `Ledger(budget, SQLiteStore("log.db"))`. With it the sum is drawn once, also
             after a crash. Without it, each call on a new agent draws a new sum and spends the budget again.

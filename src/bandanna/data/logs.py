@@ -5,6 +5,8 @@ A log is raw data. Estimates of `bd.ope` with `privacy=` and `Log.start` are pri
 
 from __future__ import annotations
 
+import hashlib
+import secrets
 import warnings
 from collections.abc import Hashable, Mapping, Sequence
 from contextlib import suppress
@@ -61,6 +63,8 @@ class Log:
         Records the private releases from this log, and refuses those that would exceed its budget.
     privacy
         The default privacy model of releases from this log; None: no privacy.
+    identity
+        Public text that is equal for the same rows of the same table.
     """
 
     contexts: Floats
@@ -76,6 +80,7 @@ class Log:
     repeated: bool = field(default=False, compare=False)
     ledger: Ledger | None = field(default=None, compare=False)
     privacy: Privacy | None = field(default=None, compare=False)
+    identity: str = field(init=False, compare=False, default_factory=secrets.token_hex)
 
     def __post_init__(self) -> None:
         rewards = checked_array("rewards", self.rewards, (1,))
@@ -186,7 +191,7 @@ class Log:
             table, propensity, names, indices, floor, overlapping=eligible is not None, found=public is None
         )
         able = None if eligible is None else read_eligible(table, eligible, names, found=public is None)
-        return cls(
+        log = cls(
             contexts=read_contexts(table, context, names, found=public is None),
             arms=indices,
             rewards=inside,
@@ -201,6 +206,12 @@ class Log:
             ledger=open_ledger(budget),
             privacy=default_privacy(budget),
         )
+        reading = (arm, reward, propensity, context, eligible, arms, reward_range, floor, success)
+        return log._with_identity(describe_query(reading) or log.identity)
+
+    def _with_identity(self, identity: str) -> Log:
+        object.__setattr__(self, "identity", identity)
+        return self
 
     @classmethod
     def read(cls, path: str | PathLike[str], **columns: Any) -> Log:
@@ -291,11 +302,23 @@ class Log:
         return None if self.ledger is None else self.ledger.view().balance()
 
     def release(
-        self, protocol: BatchProtocol, statistic: Statistic, source: NoiseSource, *, task: str, path: str = "messages"
+        self,
+        protocol: BatchProtocol,
+        statistic: Statistic,
+        source: NoiseSource,
+        *,
+        task: str,
+        query: str | None = None,
+        path: str = "messages",
     ) -> Estimate:
         """Release a sum over the users in the log, and charge it to the ledger if the log has one.
 
-        A release of the same statistic with the same noise level is not drawn again: the ledger returns the stored one.
+        Parameters
+        ----------
+        query
+            Public description of the statistic. The ledger returns the stored release of the same query with the same
+            noise level, and spends nothing. None: each release is charged. Equal sums of two queries are two releases,
+            because a shared release would show that the queries agree on all users.
 
         Raises
         ------
@@ -310,11 +333,13 @@ class Log:
         if ledger is None:
             return draw()
 
+        described = secrets.token_hex() if query is None else repr((self.identity, query, statistic.values.shape))
+        counts = b"" if statistic.counts is None else np.asarray(statistic.counts).tobytes()
+        data = described.encode() + b"|" + np.asarray(statistic.values).tobytes() + counts
+
         def charge() -> Estimate:
-            named = (
-                ledger.find_task(protocol.event, statistic, f"{task} ") or f"{task} {len(ledger.store.entries()) + 1}"
-            )
-            released: Estimate = ledger.release(protocol.event, task=named, batch=0, data=statistic, draw=draw)
+            named = ledger.find_task(protocol.event, data, f"{task} ") or f"{task} {len(ledger.store.entries()) + 1}"
+            released: Estimate = ledger.release(protocol.event, task=named, batch=0, data=data, draw=draw)
             return released
 
         return ledger.store.alone(charge)
@@ -346,8 +371,11 @@ class Log:
         return np.clip((self.rewards - low) / (high - low), 0.0, 1.0)
 
     def at(self, rows: Any) -> Log:
-        """Return some of the events, given by a mask, a slice or row numbers."""
-        held = {each.name: getattr(self, each.name) for each in fields(self)}
+        """Return some of the events, given by a mask, a slice or row numbers.
+
+        A part that has a row twice makes no private releases.
+        """
+        held = {each.name: getattr(self, each.name) for each in fields(self) if each.init}
         some = np.empty(0)
         with suppress(Exception):  # no index of rows; what is none may be a column of users' values
             some = np.arange(len(self))[rows]
@@ -356,7 +384,9 @@ class Log:
             raise InvalidStatistic("rows", rows, allowed)
         chosen = ("contexts", "arms", "rewards", "propensities", "eligible")
         parts = {name: None if held[name] is None else held[name][some] for name in chosen}
-        return Log(**{**held, **parts, "clipped": 0})
+        repeated = self.repeated or len(np.unique(some)) < len(some)
+        part = Log(**{**held, **parts, "clipped": 0, "repeated": repeated})
+        return part._with_identity(f"{self.identity} rows {hashlib.sha256(some.tobytes()).hexdigest()}")
 
     def ordered(self, arms: Sequence[Any]) -> Log:
         """Return the same events with the arms in this order; found names are replaced by these, which may be more."""
@@ -368,13 +398,13 @@ class Log:
             )
             hint = "To add arms, pass arms= when you make the log."
             raise InvalidArgument("arms", odd, f"{list_arms(self.names, found=self.found)} in any order", hint)
-        held = {each.name: getattr(self, each.name) for each in fields(self)}
+        held = {each.name: getattr(self, each.name) for each in fields(self) if each.init}
         places = np.array([names.index(name) for name in self.names])
         order = np.argsort(places)  # used where there are as many names as arms
         contexts = self.contexts if self.of_users else self.contexts[:, order]
         eligible = None if self.eligible is None else self.eligible[:, order]
         changed = {"contexts": contexts, "eligible": eligible, "arms": places[self.arms], "names": names}
-        return Log(**{**held, **changed, "found": False})
+        return Log(**{**held, **changed, "found": False})._with_identity(f"{self.identity} arms {names!r}")
 
     @checked_keywords("Log.split")
     def split(self, share: float = 0.5, *, seed: int = 0) -> tuple[Log, Log]:
@@ -446,6 +476,18 @@ def default_privacy(budget: Privacy | Budget | Ledger | None) -> Privacy | None:
     if budget is None or isinstance(budget, Privacy):
         return budget
     return Privacy(model="central", budget=budget.budget if isinstance(budget, Ledger) else budget)
+
+
+def describe_query(parts: Any) -> str | None:
+    """Return a text that is equal for equal public values; None if a part is a function or raw data."""
+    if hasattr(parts, "to_json"):  # a feature map
+        return str(parts.to_json())
+    if isinstance(parts, Mapping):
+        parts = tuple(parts.items())
+    if not isinstance(parts, list | tuple):
+        return repr(parts) if parts is None or isinstance(parts, str | int | float | np.generic) else None
+    texts = [describe_query(each) for each in parts]
+    return None if None in texts else repr(texts)
 
 
 _MOST_ARMS = 100_000

@@ -620,7 +620,8 @@ def sum_for_warm_start(
         )
     if trust.noisy and log.ledger is not None:
         task = _TASK if seed is None else f"seed {seed}: {_TASK}"
-        released = log.release(protocol, statistic, _source(seed), task=task)
+        query = repr((policy, statistic.domain))
+        released = log.release(protocol, statistic, _source(seed), task=task, query=query)
     else:
         released = release_recorded(protocol, statistic, _source(seed), ledger=ledger, task=_TASK)
     promised = protocol.guarantee

@@ -144,7 +144,8 @@ def _release_sums(case: WeightedLog, trust: Privacy, seed: Any, path: str) -> We
         return exact_sums(case)
     domain = ImportanceWeightDomain(bound=case.bound, moments=True)
     statistic = domain.statistic(case.weights[:, None], case.rewards)
-    released = release_sum(trust, statistic, log=case.log, seed=seed, path=path)
+    query = ("weights", case.target.query, case.bound)
+    released = release_sum(trust, statistic, log=case.log, query=query, seed=seed, path=path)
     return read_sums(case, domain.unpack(released.total)[0], released, domain.units)
 
 
@@ -259,6 +260,13 @@ def reward_tables(case: WeightedLog, q: Any) -> tuple[Floats, Floats]:
     return scaled, scaled[np.arange(len(log)), log.arms]
 
 
+def _describe_model(q: Any) -> str | None:
+    """Return a public description of expected rewards; None for functions and for a row of each user."""
+    if isinstance(q, RewardModel):
+        return repr((q.theta.tolist(), q.reward_range, q.domain))
+    return None if callable(q) or np.ndim(q) != 1 else repr(np.asarray(q, dtype=float).tolist())
+
+
 def check_model_spread(q: Any, spread: Any, case: WeightedLog) -> float:
     """Return how far from the middle a model may be: as given, or the distance of a model that is the same for all
     users.
@@ -366,7 +374,8 @@ def _doubly_robust(
     model = np.sum(case.target.chances * expected, axis=1)
     corrections = model - 0.5 + weights * (case.rewards - logged)
     if trust.noisy:
-        return _release_corrections(method, case, corrections, weights, half, trust, seed, path)
+        query = (method, case.target.query, case.bound, half, _describe_model(q))
+        return _release_corrections(method, case, corrections, weights, half, trust, query, seed, path)
     worst, best = model - 0.5 - weights * logged, model - 0.5 + weights * (1 - logged)  # of rewards 0 and 1
     mean = np.mean(corrections)
     law = mean_law(corrections + 0.5, (float(mean - np.min(worst)), float(np.max(best) - mean)))
@@ -382,13 +391,15 @@ def _release_corrections(
     weights: Floats,
     half: float,
     trust: Privacy,
+    query: tuple[Any, ...],
     seed: Any,
     path: str,
 ) -> Value:
     """Release the sums of d = g - 1/2 + w (r - q), w and d^2, and compute the value from them."""
     n = case.people
     domain = DoublyRobustDomain(bound=0.0 if method == "dm" else case.bound, spread=half)
-    released = release_sum(trust, domain.statistic(corrections, weights), log=case.log, seed=seed, path=path)
+    statistic = domain.statistic(corrections, weights)
+    released = release_sum(trust, statistic, log=case.log, query=query, seed=seed, path=path)
     (total, weight, square), noise = domain.unpack(released.total), released.variance * domain.units**2
     mean, largest = float(total) / n, domain.largest
     centre = min(max(mean, -0.5), 0.5)
@@ -492,7 +503,7 @@ def reward_model(
     rewards = log.scaled_rewards() - (0.5 if own else 0.0)
     statistic = domain.statistic(features, rewards, arms=log.arms if own else None)
     if trust.noisy:
-        released = release_sum(trust, statistic, log=log, seed=seed, path=path)
+        released = release_sum(trust, statistic, log=log, query=("reward model",), seed=seed, path=path)
         total, variance, guarantee = released.total, released.variance, released.guarantee
     else:
         total, variance, guarantee = statistic.total(), 0.0, guarantee_without_privacy(domain)
@@ -661,7 +672,9 @@ def _release_all(
     domain = ImportanceWeightDomain(bound=1.0, targets=len(cases), moments=True, exclusive=exclusive)
     weights = np.stack([case.weights / case.bound for case in cases.values()], axis=-1)
     first = next(iter(cases.values()))
-    released = release_sum(trust, domain.statistic(weights, first.rewards), log=first.log, seed=seed, path=path)
+    query = ("weights", *(part for case in cases.values() for part in (case.target.query, case.bound)))
+    statistic = domain.statistic(weights, first.rewards)
+    released = release_sum(trust, statistic, log=first.log, query=query, seed=seed, path=path)
     parts = domain.unpack(released.total)
     sums = {}
     for place, (name, case) in enumerate(cases.items()):

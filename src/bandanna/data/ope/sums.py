@@ -11,7 +11,7 @@ import numpy as np
 from scipy import special
 
 from bandanna import validation
-from bandanna.data.logs import Log
+from bandanna.data.logs import Log, describe_query
 from bandanna.data.ope.targets import TargetPolicy, to_target_policy
 from bandanna.device.domain import Statistic
 from bandanna.device.noise import FastNoise, NoiseSource, SecureNoise
@@ -51,12 +51,18 @@ class ReleasedSum:
     laplace: bool = False
 
 
-def release_sum(privacy: Privacy, statistic: Statistic, *, log: Log, seed: Any, path: str) -> ReleasedSum:
-    """Release a sum over a log by the privacy model's protocol; noise is secure unless a seed is given."""
+def release_sum(
+    privacy: Privacy, statistic: Statistic, *, log: Log, query: tuple[Any, ...], seed: Any, path: str
+) -> ReleasedSum:
+    """Release a sum over a log by the privacy model's protocol; noise is secure unless a seed is given.
+
+    `query` has the public values that the statistic is made of, and None for functions and raw data.
+    """
     protocol = protocol_for(privacy.with_default_protocol("auto"), statistic.domain, statistic.users)
     source, way = _source(seed, path)
     task = "estimate" if seed is None else f"seed {seed}: estimate"  # seeded noise is another release
-    estimate = log.release(protocol, statistic, source, task=task, path=way)
+    described = None if None in query else describe_query((repr(statistic.domain), *query))
+    estimate = log.release(protocol, statistic, source, task=task, query=described, path=way)
     stated = protocol.guarantee
     observers = (_HOLDER, _PUBLIC, *((_SEEDED,) * (seed is not None)), *stated.observers)
     along = protocol.std_along(statistic.users) if isinstance(protocol, LocalUnit) else 0.0

@@ -50,12 +50,14 @@ _ALLOWED = (
 class TargetPolicy:
     """The probabilities `chances`, (n, K), with which a target gives every arm to every user in the log.
 
-    `constant`, (K,), is set if they are the same for all users, and therefore public.
+    `constant`, (K,), is set if they are the same for all users, and therefore public. `query` describes the target by
+    public values; None for a function of contexts and for a row of each user.
     """
 
     name: str
     chances: Floats
     constant: Floats | None = None
+    query: str | None = None
 
     @property
     def largest(self) -> float:
@@ -116,7 +118,12 @@ def to_target_policy(
         if chances.min() < -_ROUNDING or not abs(chances.sum() - 1) <= _ROUNDING:
             raise InvalidArgument(name, chances.tolist(), "probabilities >= 0 that add up to 1, one for each arm")
         constant = _check_target(log, np.broadcast_to(chances, (len(log), log.n_arms)), name)[0].copy()
-        return TargetPolicy(name=name, chances=np.broadcast_to(constant, (len(log), log.n_arms)), constant=constant)
+        return TargetPolicy(
+            name=name,
+            chances=np.broadcast_to(constant, (len(log), log.n_arms)),
+            constant=constant,
+            query=repr(constant.tolist()),
+        )
     return TargetPolicy(name=name, chances=_check_target(log, chances, name))
 
 
@@ -125,9 +132,16 @@ def _target_by_name(log: Log, given: str, name: str) -> TargetPolicy:
     n, arms = len(log), log.n_arms
     if given == "uniform":
         if log.eligible is not None:
-            return TargetPolicy(name="uniform", chances=log.eligible / log.eligible.sum(axis=1, keepdims=True))
+            return TargetPolicy(
+                name="uniform", chances=log.eligible / log.eligible.sum(axis=1, keepdims=True), query="uniform"
+            )
         constant = np.full(arms, 1 / arms)
-        return TargetPolicy(name="uniform", chances=np.broadcast_to(constant, (n, arms)), constant=constant)
+        return TargetPolicy(
+            name="uniform",
+            chances=np.broadcast_to(constant, (n, arms)),
+            constant=constant,
+            query=repr(constant.tolist()),
+        )
     known = [str(each) for each in log.names]
     if not given.startswith("arm:") or given[4:] not in known:
         near = did_you_mean(given, ["uniform", *(f"arm:{each}" for each in known if not log.found)])
@@ -136,7 +150,7 @@ def _target_by_name(log: Log, given: str, name: str) -> TargetPolicy:
     constant = np.zeros(arms)
     constant[known.index(given[4:])] = 1.0
     chances = _check_target(log, np.broadcast_to(constant, (n, arms)), name)
-    return TargetPolicy(name=f"always {given[4:]}", chances=chances, constant=constant)
+    return TargetPolicy(name=f"always {given[4:]}", chances=chances, constant=constant, query=repr(constant.tolist()))
 
 
 def _target_from_policy(
@@ -149,7 +163,16 @@ def _target_from_policy(
         chances = all_action_probabilities(learned.policy, learned.snapshot, seen, progress)
     except TypeError:  # whose text may hold a user's value
         raise_without_context(InvalidArgument(name, called, "a policy whose devices choose by its snapshot"))
-    return TargetPolicy(name=called, chances=chances[:, [seen.names.index(each) for each in log.names]])
+    chances = chances[:, [seen.names.index(each) for each in log.names]]
+    return TargetPolicy(name=called, chances=chances, query=_describe_policy(learned))
+
+
+def _describe_policy(learned: LearnedPolicy) -> str | None:
+    from bandanna.policies.registry import make_encoding
+
+    with suppress(Exception):  # a policy of the caller has no stored form
+        return repr((make_encoding().dumps((learned.policy, learned.snapshot)), learned.arms))
+    return None
 
 
 def _target_from_function(log: Log, function: Any, name: str) -> Floats:

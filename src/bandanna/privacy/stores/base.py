@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import threading
 from abc import ABC, abstractmethod
@@ -10,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from bandanna.errors import ConflictingRelease
+from bandanna.errors import BandannaError, ConflictingRelease
 from bandanna.privacy.events import Event
 
 Result = TypeVar("Result")
@@ -156,15 +157,17 @@ class _TaskCounts:
 
 
 class MemoryStore(LedgerStore):
-    """A store that lives as long as the process."""
+    """A store that lives as long as the process. A forked process is refused, because both would spend the budget."""
 
     def __init__(self) -> None:
         self._entries: dict[tuple[str, str], LedgerEntry] = {}
         self._summary: _TaskCounts | None = None  # counted when it is needed
-        self._lock = threading.RLock()
+        self._pid, self._lock = os.getpid(), threading.RLock()
         self._secret = secrets.token_bytes(32)
 
     def alone(self, work: Callable[[], Result]) -> Result:
+        if os.getpid() != self._pid:  # where the lock may be held by a thread that does not exist
+            raise BandannaError("a ledger in memory works only in the process that made it: use a store in a file")
         with self._lock:
             return work()
 
