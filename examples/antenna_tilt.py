@@ -1,6 +1,6 @@
-"""One antenna, many phones: find the tilt and power that serve a whole cell, from a few private answers.
+"""Find the tilt and power of an antenna that serve a whole cell, from private answers of a few phones.
 
-A base station has one configuration at a time, and every phone in the cell feels it. Throughput is modelled as linear
+A base station has one configuration at a time, which affects all phones in the cell. Throughput is modelled as linear
 in features of the configuration (a second-order polynomial in tilt and power), a little different for every phone. The
 set of configurations is infinite; a net of radius 0.08 makes it finite. All data are synthetic.
 
@@ -20,20 +20,20 @@ from bandanna.simulation.environments.population import Population
 
 Floats = NDArray[np.float64]
 
-THETA = np.array([0.10, 0.62, -0.58, 0.30, -0.24, 0.12])  # what the cell as a whole likes; nobody knows it
+THETA = np.array([0.10, 0.62, -0.58, 0.30, -0.24, 0.12])  # the mean reward of the cell, unknown to the policy
 HORIZON = 200_000  # rounds: one every few seconds for a week
 BUDGET = {"epsilon": 1.0, "delta": 1e-6}
 
 
 def features(settings: Floats) -> Floats:
-    """Tilt in [0, 12] degrees and power in [10, 46] dBm to a vector of norm at most 1: (n, 2) -> (n, 6)."""
+    """Map tilt in [0, 12] degrees and power in [10, 46] dBm to vectors of norm at most 1: (n, 2) -> (n, 6)."""
     tilt, power = 2 * settings[:, 0] / 12 - 1, 2 * (settings[:, 1] - 10) / 36 - 1
     columns = [np.ones_like(tilt), tilt, tilt**2, power, power**2, tilt * power]
     return np.stack(columns, axis=1) / np.sqrt(6)
 
 
 def configurations() -> tuple[Floats, Floats]:
-    """Settings whose features are a net of all configurations, and the features."""
+    """Return settings whose features form a net of all configurations, and the features."""
     tilts, powers = np.meshgrid(np.linspace(0, 12, 121), np.linspace(10, 46, 91))
     settings = np.stack([tilts.ravel(), powers.ravel()], axis=1)
     net = epsilon_net(features(settings), radius=0.08)
@@ -42,7 +42,7 @@ def configurations() -> tuple[Floats, Floats]:
 
 
 def compare(net: Floats) -> None:
-    """What privacy costs, in simulated cells."""
+    """Print the regret of each privacy model in simulated cells."""
     cell = Population(arms=net, theta=THETA, sigma=0.1)
     for name in ("DPE", "CDP-DPE", "SDP-DPE", "LDP-DPE"):
         policy = bd.make(name, dim=6, horizon=HORIZON, sigma=0.1, **({} if name == "DPE" else BUDGET))
@@ -52,7 +52,7 @@ def compare(net: Floats) -> None:
 
 
 def operate(net: Floats, settings: Floats) -> None:
-    """The same by hand, as a base station would run it: with reports of phones, and noise for people."""
+    """Run the policy step by step as a base station would, with secure noise."""
     phones = np.random.default_rng(1)  # stands for the cell; the noise comes from the operating system
     policy = bd.make("SDP-DPE", dim=6, horizon=HORIZON, sigma=0.1, **BUDGET)
     state, played = policy.init(net), 0

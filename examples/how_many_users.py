@@ -1,4 +1,4 @@
-"""How many users, which epsilon, whom to trust: regret of LinTS as a share of random play's, computed.
+"""Compute the regret of LinTS as a share of random play's, by users, epsilon and privacy model.
 
 The table of docs/how-to/choose-policy.md, for 20 arms with 5 features that are fresh for each user. Change DIM and ARMS
 to yours. It takes some minutes.
@@ -17,13 +17,13 @@ SEEDS = 10
 
 
 def cell(users: int, trust: str, epsilon: float = 1.0) -> str:
-    """Share and standard error."""
+    """Return the share and its standard error."""
     (found,) = bd.plan(dim=DIM, n_arms=ARMS, users=users, epsilon=epsilon, trust=trust, n_seeds=SEEDS, search=False)
     return f"{found.share:.3f} ± {found.stderr:.3f}"
 
 
 def main() -> None:
-    """A Markdown table."""
+    """Print a Markdown table."""
     print("| users | trust |", " | ".join(f"epsilon {epsilon:g}" for epsilon in EPSILONS), "|")
     print("| --- " * (2 + len(EPSILONS)) + "|")
     for users in USERS:

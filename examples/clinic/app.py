@@ -1,4 +1,4 @@
-"""The clinic's own server: it serves the page, knows who is signed in, and gets tickets for their patients.
+"""Run the clinic's own server: it serves the page, checks the login, and gets tickets for patients.
 
 It has the registrar's token, which no page may have. It sees who takes part, and nothing of what is reported: the page
 acts and reports by itself, with the browser client, to the task's analyzer and shuffler. See docs/tutorials/clinic.md.
@@ -34,7 +34,7 @@ PATIENT = re.compile(r"[\w .-]{1,40}")
 
 
 class Clinic:
-    """The routes of a task's host."""
+    """Routes of the host of a task."""
 
     def __init__(self, folder: Path) -> None:
         self.task = Task.read(folder)
@@ -44,7 +44,7 @@ class Clinic:
 
     @property
     def policy(self) -> str:
-        """Content-Security-Policy: our own files, and the roles that devices talk to; nothing else, nothing inline."""
+        """Return the Content-Security-Policy: own files and the task's roles only, and nothing inline."""
         roles = {self.task.url(role) for role in self.task.roles if role != "registrar"}
         return (
             f"default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self' {' '.join(sorted(roles))}; "
@@ -52,7 +52,7 @@ class Clinic:
         )
 
     async def about(self, request: Request) -> Response:
-        """Which task the page takes part in, what its features are, and whether somebody is signed in."""
+        """Return the task of the page, its features, and whether a doctor is signed in."""
         content, schema = self.task.content, self.task.content["schema"]
         return JSONResponse(
             {
@@ -66,7 +66,7 @@ class Clinic:
         )
 
     async def sign_in(self, _: Request) -> Response:
-        """A stub: a real clinic asks for more than a click."""
+        """Sign in: a stub, which a real clinic replaces by its login."""
         cookie = secrets.token_urlsafe(32)
         self._staff.add(cookie)
         response = Response(status_code=204)
@@ -74,7 +74,7 @@ class Clinic:
         return response
 
     async def ticket(self, request: Request) -> Response:
-        """One for a patient and a batch; the registrar gives each patient as many as the task allows."""
+        """Return a ticket for a patient and a batch. The registrar limits the tickets of each patient."""
         if request.cookies.get("staff") not in self._staff:
             return JSONResponse({"refused": "sign in"}, 401)
         try:
@@ -97,7 +97,7 @@ class Clinic:
 
 
 def build(folder: Path) -> Starlette:
-    """The application of a task's folder."""
+    """Return the application for the folder of a task."""
     clinic = Clinic(folder)
 
     async def secure(request: Request, answer: RequestResponseEndpoint) -> Response:

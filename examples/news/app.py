@@ -1,4 +1,4 @@
-"""A front page that learns which headline is read, and promises that nobody's click can be found out.
+"""Serve a front page that learns which headline is read, with differential privacy for each click.
 
 One process, one `bandanna.Agent`: it chooses a headline for every reader, and a click is the reward. What leaves the
 process - the headlines that others see, the numbers below them - comes from noisy sums alone. See README.md.
@@ -42,13 +42,13 @@ HEADERS = {
 
 
 def make_agent() -> bd.Agent:
-    """0.1-zCDP for a reader's click, which may come ten readers later."""
+    """Create the agent: 0.1-zCDP for a reader's click, which may come ten readers later."""
     policy = bd.make("AdaC-UCB", n_arms=len(HEADLINES), horizon=100_000, rho=0.1)
     return bd.Agent(policy, arms=HEADLINES, grace=10)
 
 
 class FrontPage:
-    """The routes, around an agent that is kept in a file. Handlers run in threads, which may share the agent."""
+    """Routes around an agent that is saved to a file. Handlers run in threads, which share the agent."""
 
     def __init__(self, save: Path) -> None:
         self.save = save
@@ -56,7 +56,7 @@ class FrontPage:
         self.agent.save(save)  # from now on every release is in the journal beside it, before anybody sees it
 
     def front(self, request: Request) -> Response:
-        """A headline for this reader, whom the cookie tells apart, so that nobody counts twice."""
+        """Show a headline to this reader. A cookie identifies readers, so that none is counted twice."""
         reader = request.cookies.get("reader") or secrets.token_urlsafe(16)
         try:
             made = self.agent.act(user=reader)
@@ -71,25 +71,25 @@ class FrontPage:
         return response
 
     def click(self, request: Request) -> Response:
-        """A reader follows the headline: a reward of 1. Who never does counts as 0."""
+        """Record a click as a reward of 1. A reader without a click counts as 0."""
         with suppress(bd.errors.InvalidArgument):  # a second click, or an id that is not ours
             self.agent.observe(request.query_params.get("decision", ""), 1.0)  # False: too late, and dropped
         return RedirectResponse(request.url.path, status_code=303, headers=HEADERS)
 
     def story(self, request: Request) -> Response:
-        """What the headline is about."""
+        """Show the text of the story."""
         number = request.path_params["number"]
         found = number < len(HEADLINES)
         return page("story.html", 200 if found else 404, headline=HEADLINES[number] if found else "No such story")
 
     def leave(self, request: Request) -> Response:
-        """For trying it out: come back as another reader."""
+        """Delete the cookie, to try the page as another reader."""
         response = RedirectResponse("/", status_code=303, headers=HEADERS)
         response.delete_cookie("reader", httponly=True, samesite="lax")
         return response
 
     def _rows(self) -> list[tuple[str, str, str]]:
-        """What was released of every headline: its readers in the last episode, and their noisy share of clicks."""
+        """Return for each headline the readers of its last episode and their noisy share of clicks."""
         known, std = self.agent.snapshot, self.agent.policy.protocol.std(1)
         return [
             (name, f"{n}", f"{share:.2f} ± {std / n:.2f}" if n else "nothing yet")
@@ -98,7 +98,7 @@ class FrontPage:
 
 
 def page(name: str, status: int = 200, rows: Sequence[Sequence[str]] = (), **parts: object) -> HTMLResponse:
-    """A template with its parts and the rows of its table, all of them escaped."""
+    """Fill a template with escaped values and the rows of its table."""
     texts = {key: escape(str(part)) for key, part in parts.items()}
     cells = ["".join(f"<td>{escape(cell)}</td>" for cell in row) for row in rows]
     texts["rows"] = "\n".join(f"<tr>{row}</tr>" for row in cells)
@@ -106,7 +106,7 @@ def page(name: str, status: int = 200, rows: Sequence[Sequence[str]] = (), **par
 
 
 def build(save: Path) -> Starlette:
-    """The application, with its agent in `save`."""
+    """Return the application, with its agent in the file `save`."""
     front = FrontPage(save)
 
     @asynccontextmanager

@@ -1,4 +1,4 @@
-"""Simulated readers of the front page: each has a cookie of its own, and some click.
+"""Simulate readers of the front page. Each has its own cookie, and some click.
 
 python examples/news/readers.py --readers 500
 """
@@ -18,7 +18,7 @@ ACTION = re.compile(r'class="lead" method="post" action="(/story/(\d)[^"]*)"')
 
 
 async def read(client: httpx.AsyncClient, readers: int, rng: np.random.Generator) -> list[int]:
-    """One after the other; how often each headline was shown."""
+    """Send readers one after the other; return how often each headline was shown."""
     shown = [0] * len(CLICKS)
     for _ in range(readers):
         client.cookies.clear()
@@ -32,7 +32,7 @@ async def read(client: httpx.AsyncClient, readers: int, rng: np.random.Generator
 
 
 async def main(url: str, readers: int) -> None:
-    """Over HTTP."""
+    """Run the readers over HTTP."""
     async with httpx.AsyncClient(base_url=url, trust_env=False) as client:
         print("Shown:", *await read(client, readers, np.random.default_rng()))
 
