@@ -19,6 +19,7 @@ from bandanna.simulation.engine import simulate
 from bandanna.simulation.environments.base import Environment, regret_of_random_play
 from bandanna.simulation.environments.linear import DisjointLinear, LinearContextual
 from bandanna.types import Floats
+from bandanna.validation import checked_keywords
 
 TRUST = {"none": "LinTS", "central": "LinTS-JDP", "shuffle": "LinTS-SDP", "local": "LinTS-LDP"}
 HOPELESS = 0.8  # with a larger share, nothing is learned
@@ -133,6 +134,7 @@ class _PlanProblem:
         )
 
 
+@checked_keywords("bd.plan")
 def plan(
     *,
     dim: int | None = None,
