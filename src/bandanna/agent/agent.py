@@ -428,11 +428,11 @@ class Agent:
         return self._release_all(lambda: self._runner.made)
 
     def _release_closed(self) -> bool:
-        """Release what was due before the newest call that decides, whose rewards are still to come."""
+        """Release the batches that were due before the newest `act`. Users of that call can still send rewards."""
         return self._release_all(lambda: self._runner.before)
 
     def _release_all(self, made: Callable[[], int]) -> bool:
-        """Release what is due after so many decisions."""
+        """Release the batches that are due after `made()` decisions. Return whether there were any."""
         self._check_process()
         runner, released = self._runner, False
         if not runner.releasing.acquire(blocking=False):

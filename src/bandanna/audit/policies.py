@@ -52,7 +52,7 @@ class UserPosition:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LeakSearch:
-    """Search for users whose rows reach a policy's output on another way than the noised sums.
+    """Search for users whose rows change the output of a policy although the noised sums stay the same.
 
     A run is repeated several times with the same answers and other rows of all users: extreme rewards, the ends of
     their range and 0, and rewards from all over it, with random features. If the output differs from the first run,
@@ -208,7 +208,7 @@ class LeakSearch:
     def _find_culprit(
         self, crowd: Substitution, difference: Callable[[RecordedRun], str | None]
     ) -> tuple[str, UserPosition, tuple[Substitution, Substitution]]:
-        """Find a user whose row makes a difference after those of all users before."""
+        """Find by bisection the first user whose row changes the output. Return the change, the user, two neighbours."""
         without, with_it = 0, len(crowd.rounds)
         what = difference(self._with(crowd)) or ""
         while with_it - without > 1:

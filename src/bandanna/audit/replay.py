@@ -248,7 +248,7 @@ class RecordedRun:
     failed: Exception | None = None  # how the run ended, if it could not go on
 
     def record(self, name: str, value: Any) -> None:
-        """Take apart a part of the output, as it is now."""
+        """Append the leaves of a value to the output of this kind; later changes of the value do not matter."""
         self.shown[name].append(list(take_apart(value)))
 
     def difference(self, other: RecordedRun) -> str | None:
@@ -485,7 +485,7 @@ def leaks_often(
     delta: float,
     confidence: float,
 ) -> bool:
-    """Return whether so many of some replays differ that the probability is above delta, with confidence."""
+    """Return whether the output differs with a probability above `delta`, with this confidence, by fresh replays."""
     replays = (
         record_worlds(policy, env, worlds, rounds=rounds, seed=seed, place=0, position=0)
         for seed in range(1, _REPLAYS + 1)

@@ -290,8 +290,9 @@ class ThresholdTest:
         return int(np.count_nonzero(~above if self.turned else above))
 
     def needed(self, one: Floats, two: Floats, claim: Claim, failure: float) -> float:
-        """Return the claim's need for so many hits among scores of P and Q; too high with probability at most
-        `failure`.
+        """Return a lower bound of the mu or epsilon that `claim` needs to allow the hits among scores of P and Q.
+
+        The bound is too high with probability at most `failure`.
         """
         yes, no = (two, one) if self.turned else (one, two)
         hits, false = self.hits(yes), self.hits(no)

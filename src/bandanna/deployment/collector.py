@@ -394,7 +394,7 @@ class Collector:
             self._is_current = True
 
     def _set_deadline(self, rows: Transaction, running: tuple[int, int]) -> None:
-        """Close a round whose batch is full when the grace has passed from now on."""
+        """Mark a round as full: it closes when the grace from now is over."""
         query = "insert into batches values (?, ?, 'full', ?, null, null) on conflict do nothing"
         rows.execute(query, *running, self._clock() + self._grace)
 

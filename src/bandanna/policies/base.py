@@ -364,7 +364,7 @@ class Policy(ABC, Generic[State]):
         return {}
 
     def _result_facts(self) -> dict[str, Any]:
-        """Return the numbers beside its arguments that a result remembers, of which bounds are made."""
+        """Return numbers that a result stores beside the arguments of the policy. Regret bounds need them."""
         return {}
 
     @classmethod
@@ -383,7 +383,7 @@ class Policy(ABC, Generic[State]):
         return index_by_stored_name(cls) | dataclasses_in(*held, *returned)
 
     def _prepare(self) -> None:
-        """Compute what is computed once, calibrations above all, before copies are sent to other processes."""
+        """Compute cached values, such as calibrations, before copies of the policy go to other processes."""
         _ = self.guarantee
 
 

@@ -207,14 +207,14 @@ def _search_delta(batches: ShuffledBatches, scale: float, epsilon: float) -> tup
 def _crossing(
     delta: Callable[[float], float], target: float, low: float, high: float, *, relative: float = 1e-6
 ) -> float:
-    """Return the least place at which a falling delta is at most `target`, as it is at `high`."""
+    """Return the least point in [low, high] with delta <= `target`. delta falls, and delta(high) <= `target`."""
     return search.find_crossing(
         lambda place: math.log(max(delta(place), 1e-300) / target), low, high, relative=relative
     )
 
 
 def _bracket(meets: Callable[[float], bool], start: float, low: float, high: float) -> tuple[float, float]:
-    """Return two places of which `meets` holds at the second alone, by growing steps from `start`."""
+    """Return two points by growing steps from `start`: `meets` fails at the first and holds at the second."""
     ratio, last = 1.02, start
     if meets(start):
         while last / ratio > low and meets(last / ratio):

@@ -120,7 +120,7 @@ class Mixer(ABC):
 
     @abstractmethod
     def forget(self, held: Any) -> Any:
-        """Return what is left after the view was forwarded."""
+        """Return the state after the view was forwarded: what later views still need."""
 
     def split_portions(self, held: Any, messages: Messages) -> Iterator[Messages]:
         """Yield the messages in portions, cut where the mixer must close."""

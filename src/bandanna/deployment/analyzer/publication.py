@@ -105,7 +105,10 @@ def append_publication(
     of: tuple[int, int],
     digests: dict[str, str],
 ) -> ServedPublication:
-    """Append a publication in the caller's transaction; it follows from round `of`, whose shares have these digests."""
+    """Sign a publication and append it to the chain, in the caller's transaction.
+
+    `of` is the epoch and round that it follows from; `digests` are those of its shares.
+    """
     last = rows.execute("select number, chain from releases order by number desc limit 1")
     number, previous = (last[0][0] + 1, last[0][1]) if last else (0, "")
     content = dumps({**document, "number": number, "previous": previous})

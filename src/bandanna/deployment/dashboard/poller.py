@@ -510,7 +510,7 @@ class TaskPoller:
 
 
 def _check_document(task: Task) -> tuple[dict[str, Any] | None, str]:
-    """Return the facts of a task, computed again, or what is wrong with its document."""
+    """Compute the facts of a task again. Return them, or None and the error in its document."""
     try:
         return task_facts(task), ""
     except Exception as error:

@@ -175,7 +175,7 @@ UPLOADS, WAITERS, PEERS, OTHERS = "uploads", "waiters", "peers", "others"  # cla
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RouteTarget:
-    """One method of one template."""
+    """The handler of one HTTP method of one path template, and its rules."""
 
     method: str
     template: str

@@ -231,7 +231,7 @@ class UCBEpisodes(FiniteArmedPolicy[UCBEpisodesState]):
     optimism: float = 1.0
 
     def episode(self, state: UCBEpisodesState) -> AssignedArms:
-        """1. Return the arm that is played next, as often as it was played before: (*R, 1), (*R, 1)."""
+        """1. Return the next arm, to be played as often as it was before, at least once: arms and plays (*R, 1)."""
         unplayed = state.lengths == 0
         fresh = unplayed.any(axis=-1)
         if fresh.all():
