@@ -208,7 +208,7 @@ class LeakSearch:
     def _find_culprit(
         self, crowd: Substitution, difference: Callable[[RecordedRun], str | None]
     ) -> tuple[str, UserPosition, tuple[Substitution, Substitution]]:
-        """Find by bisection the first user whose row changes the output. Return the change, the user, two neighbours."""
+        """Find by bisection the first user whose row changes the output. Return the change, the user, the pair."""
         without, with_it = 0, len(crowd.rounds)
         what = difference(self._with(crowd)) or ""
         while with_it - without > 1:
