@@ -65,8 +65,8 @@ def operate(net: Floats, settings: Floats) -> None:
         chances = np.clip((1 + models @ net[phase.arms].T) / 2, 0, 1)
         averages = 2 * phones.binomial(phase.plays, chances) / phase.plays - 1  # each phone's, in [-1, 1]
 
-        def answer(ask: SumQuery, seen: PlayedRounds = PlayedRounds(rewards=averages)) -> bd.device.Estimate:  # noqa: B008
-            return ask.protocol.release(policy.report(ask, seen, SecureRandomness()), bd.device.SecureNoise())
+        def answer(query: SumQuery, seen: PlayedRounds = PlayedRounds(rewards=averages)) -> bd.device.Estimate:  # noqa: B008
+            return query.protocol.release(policy.report(query, seen, SecureRandomness()), bd.device.SecureNoise())
 
         state = drive_learning(policy.learn(state, phase), answer)
     best = int(np.argmax(net @ THETA))

@@ -129,10 +129,10 @@ def answer(
     rewards: Floats,
     source: ReplicatedNoise,
     attack: Attack | None,
-    ask: SumQuery,
+    query: SumQuery,
 ) -> Estimate:
     """A batch of messages, of which the first are hostile."""
-    protocol = ask.protocol
+    protocol = query.protocol
     assert isinstance(protocol, ShuffleBinomial)
     messages = protocol.device.message(policy._form_statistic(features, rewards), source)
     if attack is not None:

@@ -33,14 +33,14 @@ RUNS = 10_000
     ids=lambda protocol: protocol.name,
 )
 def test_a_release_of_the_desk_has_the_noise_of_its_protocol(protocol: Protocol, path: str) -> None:
-    """A runner's releases would have less noise than the ask's protocol is priced for.
+    """A runner's releases would have less noise than the query's protocol is priced for.
 
     The standard error of a standard deviation is at most sqrt 5 / 2 of it (Laplace) over the root of the numbers: five
     of them are a false alarm in less than 1e-6 of all seeds, and 20 % less noise is 25 of them away.
     """
     values = np.tile([0.6, -0.8], (RUNS, 3, 1))  # three users of every run
-    ask, source = SumQuery(protocol=protocol), FastNoise(np.random.default_rng(0))
-    desk, estimate = RunnerState().release(ask, BALL.admit(values), source, path=path)
+    query, source = SumQuery(protocol=protocol), FastNoise(np.random.default_rng(0))
+    desk, estimate = RunnerState().release(query, BALL.admit(values), source, path=path)
     assert (0 in desk.streams) == (not isinstance(protocol, BatchProtocol))
     noise = estimate.total - values.sum(axis=-2)
     expected = protocol.std(3) if isinstance(protocol, BatchProtocol) else float(protocol.prefix_std()[0])

@@ -466,9 +466,9 @@ def test_rows_streams_and_members(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[Any, Any, Any, Any]] = []
     genuine = RunnerState.release
 
-    def release(self: RunnerState, ask: Any, statistic: Any, source: Any, **how: Any) -> Any:
-        desk, estimate = genuine(self, ask, statistic, source, **how)
-        asked.append((ask, statistic.values.copy(), self.streams.get(0), desk.streams.get(0)))
+    def release(self: RunnerState, query: Any, statistic: Any, source: Any, **how: Any) -> Any:
+        desk, estimate = genuine(self, query, statistic, source, **how)
+        asked.append((query, statistic.values.copy(), self.streams.get(0), desk.streams.get(0)))
         return desk, estimate
 
     monkeypatch.setattr(RunnerState, "release", release)
@@ -479,10 +479,10 @@ def test_rows_streams_and_members(monkeypatch: pytest.MonkeyPatch) -> None:
         contexts /= 2 * np.linalg.norm(contexts)
         assert agent.observe(agent.act(contexts, user=number).id, 1.0)
     agent.close()
-    vectors = Counter(tuple(row) for ask, rows, _, _ in asked if ask.of != "episode" for row in rows)
+    vectors = Counter(tuple(row) for query, rows, _, _ in asked if query.of != "episode" for row in rows)
     assert len(vectors) > 20  # several episodes
     assert set(vectors.values()) == {1}
-    steps = [(before, after) for ask, _, before, after in asked if ask.of == "episode"]
+    steps = [(before, after) for query, _, before, after in asked if query.of == "episode"]
     assert len(steps) == 12
     assert steps[0][0] is None
     dumps = agent._encoding.dumps

@@ -89,11 +89,11 @@ def recorded(policy: Policy[Any], monkeypatch: pytest.MonkeyPatch) -> list[tuple
     seen: list[tuple[list[int], list[float]]] = []
     genuine = type(policy).report
 
-    def report(self: Any, ask: Any, played: PlayedRounds, coins: Any) -> Any:
-        if ask.of == "episode":
+    def report(self: Any, query: Any, played: PlayedRounds, coins: Any) -> Any:
+        if query.of == "episode":
             arms = [] if played.arms is None else np.ravel(played.arms).tolist()
             seen.append((arms, np.ravel(played.rewards).tolist()))
-        return genuine(self, ask, played, coins)
+        return genuine(self, query, played, coins)
 
     monkeypatch.setattr(type(policy), "report", report)
     return seen

@@ -370,8 +370,8 @@ def planned(policy: Any, count: int) -> list[tuple[int, int, Any, int, bool]]:
     while batch is not None and len(found) < count:
         assert batch.number == len(found)
         released = batch.episode.released
-        ask = policy._query(batch.episode) if released else None
-        event, begun = (ask.protocol.event, ask.begun) if ask else (None, 1)
+        query = policy._query(batch.episode) if released else None
+        event, begun = (query.protocol.event, query.begun) if query else (None, 1)
         found.append((batch.begin, batch.users, event, begun, released))
         batch = next_span(policy, batch)
     return found

@@ -28,9 +28,9 @@ from tests.audit.test_crowds import BUDGET, central, longer, row_of, through
 class Peeking(Greedy):
     """Keeps a raw bit outside of the state: whether the fourth reward of the last batch is above 1/2."""
 
-    def report(self, ask: Any, played: Any, coins: Any) -> Statistic:
+    def report(self, query: Any, played: Any, coins: Any) -> Statistic:
         object.__setattr__(self, "peeked", bool(played.rewards[3 % len(played.rewards)] > 0.5))
-        return super().report(ask, played, coins)
+        return super().report(query, played, coins)
 
 
 class Steering(Peeking):
@@ -59,9 +59,9 @@ def test_choices_of_other_users_are_compared(kind: type[Greedy]) -> None:
 class Normalising(Greedy):
     """Divides rewards by the largest of the batch, so that one person changes everybody's report."""
 
-    def report(self, ask: Any, played: Any, coins: Any) -> Statistic:
+    def report(self, query: Any, played: Any, coins: Any) -> Statistic:
         largest = max(1e-9, float(np.abs(played.rewards).max()))
-        return super().report(ask, replace(played, rewards=played.rewards / largest), coins)
+        return super().report(query, replace(played, rewards=played.rewards / largest), coins)
 
 
 class Centring(Greedy):
@@ -205,9 +205,9 @@ def test_devices_with_coins_of_their_own_are_consistent() -> None:
 class Magic(Greedy):
     """Reports are too long for one reward that nobody tries."""
 
-    def report(self, ask: Any, played: Any, coins: Any) -> Statistic:
+    def report(self, query: Any, played: Any, coins: Any) -> Statistic:
         some = np.abs(played.rewards - 0.123456) < 1e-6
-        return longer(super().report(ask, played, coins), some, 50.0)
+        return longer(super().report(query, played, coins), some, 50.0)
 
 
 class FewSeeds(NoisySumAnalyzer):

@@ -260,9 +260,9 @@ def test_a_policy_that_asks_twice_and_states_once_is_refuted() -> None:
 def test_a_policy_that_peeks_is_refuted_whatever_epsilon_is() -> None:
 
     class Peeking(Greedy):  # type: ignore[misc, valid-type]
-        def report(self, ask: Any, played: Any, coins: Any) -> Any:
+        def report(self, query: Any, played: Any, coins: Any) -> Any:
             object.__setattr__(self, "seen_reward", float(np.mean(played.rewards)))
-            return super().report(ask, played, coins)
+            return super().report(query, played, coins)
 
         def learn(self, state: Any, episode: Any) -> Any:
             learned = yield from super().learn(state, episode)

@@ -143,7 +143,7 @@ class Greedy(bd.Policy[Sums]):
         arms = self.best(snapshot, contexts)
         return bd.device.Choice(actions=arms, probabilities=np.ones(arms.shape))
 
-    def report(self, ask: Any, played: Any, coins: Any) -> Statistic:
+    def report(self, query: Any, played: Any, coins: Any) -> Statistic:
         return self.protocol.domain.statistic(played.features, played.rewards)  # type: ignore[no-any-return]
 
     def learn(self, state: Sums, episode: Any) -> Generator[Any, Any, Sums]:
@@ -155,7 +155,7 @@ class Greedy(bd.Policy[Sums]):
 class Dropping(Greedy):
     """Only those report who were rewarded: how many they are is told with the answer."""
 
-    def report(self, ask: Any, played: Any, coins: Any) -> Statistic:
+    def report(self, query: Any, played: Any, coins: Any) -> Statistic:
         some = played.rewards > 0
         return self.protocol.domain.statistic(played.features[some], played.rewards[some])  # type: ignore[no-any-return]
 
@@ -171,9 +171,9 @@ class Ending(Greedy):
         SEEN[:] = [0.0]
         return super().init(arms, replicates)
 
-    def report(self, ask: Any, played: Any, coins: Any) -> Statistic:
+    def report(self, query: Any, played: Any, coins: Any) -> Statistic:
         SEEN.append(float(played.rewards.min()))
-        return super().report(ask, played, coins)
+        return super().report(query, played, coins)
 
 
 @bd.stored_as("ShortPolicy")
@@ -243,9 +243,9 @@ class Loud(Greedy):
 class Keeping(Greedy):
     """The state keeps the raw reward of a batch's last user."""
 
-    def report(self, ask: Any, played: Any, coins: Any) -> Statistic:
+    def report(self, query: Any, played: Any, coins: Any) -> Statistic:
         SEEN.append(float(played.rewards[-1]))
-        return super().report(ask, played, coins)
+        return super().report(query, played, coins)
 
     def learn(self, state: Sums, episode: Any) -> Generator[Any, Any, Sums]:
         learned = yield from super().learn(state, episode)

@@ -214,8 +214,8 @@ def longer(statistic: Statistic, where: Any, times: float) -> Statistic:
 class LongMiddle(Greedy):
     """Reports in the middle of a batch are 20 times too long."""
 
-    def report(self, ask: Any, played: Any, coins: Any) -> Statistic:
-        honest, users = super().report(ask, played, coins), len(played.rewards)
+    def report(self, query: Any, played: Any, coins: Any) -> Statistic:
+        honest, users = super().report(query, played, coins), len(played.rewards)
         return longer(honest, slice(users // 2 - 1, users // 2 + 1), 20.0) if users == 20 else honest
 
 
@@ -226,9 +226,9 @@ class LongMiddleQuietLater(LongMiddle, QuietLater):
 class LongForSome(Greedy):
     """Reports of rewards in [.65, .75] are 50 times too long."""
 
-    def report(self, ask: Any, played: Any, coins: Any) -> Statistic:
+    def report(self, query: Any, played: Any, coins: Any) -> Statistic:
         some = (played.rewards >= 0.65) & (played.rewards <= 0.75)
-        return longer(super().report(ask, played, coins), some, 50.0)
+        return longer(super().report(query, played, coins), some, 50.0)
 
 
 class LongForClicks(Greedy):
@@ -236,8 +236,8 @@ class LongForClicks(Greedy):
 
     click = 0.0
 
-    def report(self, ask: Any, played: Any, coins: Any) -> Statistic:
-        return longer(super().report(ask, played, coins), played.rewards == self.click, 20.0)
+    def report(self, query: Any, played: Any, coins: Any) -> Statistic:
+        return longer(super().report(query, played, coins), played.rewards == self.click, 20.0)
 
 
 @pytest.mark.parametrize("click", [-1.0, 0.0, 1.0])
@@ -263,27 +263,27 @@ def test_long_reports_and_small_noise_of_some_users_are_found(kind: type[Greedy]
 class Failing(Greedy):
     """Cannot go on if somebody's reward is in [.3, .35]: everybody sees that."""
 
-    def report(self, ask: Any, played: Any, coins: Any) -> Statistic:
+    def report(self, query: Any, played: Any, coins: Any) -> Statistic:
         if np.any((played.rewards > 0.3) & (played.rewards < 0.35)):
             raise ValueError("a reward that nobody has thought of")
-        return super().report(ask, played, coins)
+        return super().report(query, played, coins)
 
 
 class FailingAtOnce(Greedy):
     """Cannot go on if somebody's reward is above .1: the rewards of the world are."""
 
-    def report(self, ask: Any, played: Any, coins: Any) -> Statistic:
+    def report(self, query: Any, played: Any, coins: Any) -> Statistic:
         if np.any(played.rewards > 0.1):
             raise ValueError("a reward that nobody has thought of")
-        return super().report(ask, played, coins)
+        return super().report(query, played, coins)
 
 
 class Refusing(Greedy):
     """Cannot go on if somebody's reward is not in [-1, 1]."""
 
-    def report(self, ask: Any, played: Any, coins: Any) -> Statistic:
+    def report(self, query: Any, played: Any, coins: Any) -> Statistic:
         assert np.all(np.abs(played.rewards) <= 1)
-        return super().report(ask, played, coins)
+        return super().report(query, played, coins)
 
 
 @pytest.mark.parametrize("kind", [Failing, FailingAtOnce, Refusing])
@@ -295,7 +295,7 @@ def test_an_error_for_some_rewards_is_a_refutation(kind: type[Greedy]) -> None:
 
 
 class Broken(Greedy):
-    def report(self, ask: Any, played: Any, coins: Any) -> Statistic:
+    def report(self, query: Any, played: Any, coins: Any) -> Statistic:
         raise ZeroDivisionError("whatever the rewards are")
 
 
@@ -363,9 +363,9 @@ class Noting(Greedy):
 class Peeking(Noting):
     """What it is made of is raw: whether the seventh user's reward is above 1/2."""
 
-    def report(self, ask: Any, played: Any, coins: Any) -> Statistic:
+    def report(self, query: Any, played: Any, coins: Any) -> Statistic:
         object.__setattr__(self, "peeked", int(played.rewards[7 % len(played.rewards)] > 0.5))
-        return super().report(ask, played, coins)
+        return super().report(query, played, coins)
 
     def noted(self, state: Sums) -> int:
         return int(vars(self)["peeked"])

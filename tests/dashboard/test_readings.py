@@ -58,10 +58,10 @@ def stages(policy: Any, *, seed: int, batches: int, arms: int = 3) -> list[tuple
         features = rng.uniform(-0.5, 0.5, (episode.users, policy.dim)) if own else ROWS[chosen]
         rows = PlayedRounds(rewards=rewards, features=features, arms=chosen)
 
-        def answer(ask: Any, rows: PlayedRounds = rows) -> Any:
+        def answer(query: Any, rows: PlayedRounds = rows) -> Any:
             nonlocal desk
-            statistic = policy.report(ask, rows, NumberedRandomness(0, 0))
-            desk, estimate = desk.release(ask, statistic, source, path="messages")
+            statistic = policy.report(query, rows, NumberedRandomness(0, 0))
+            desk, estimate = desk.release(query, statistic, source, path="messages")
             return estimate
 
         state = drive_learning(policy.learn(state, episode), answer)
@@ -201,11 +201,11 @@ def history(task: Task, world: Any, number: int) -> list[PublicationReading]:
         desk, source = RunnerState(), FastNoise(rng)
 
         def answer(
-            ask: Any, arms: Any = arms, rewards: Any = rewards, desk: RunnerState = desk, source: Any = source
+            query: Any, arms: Any = arms, rewards: Any = rewards, desk: RunnerState = desk, source: Any = source
         ) -> Any:
-            kept = slice(None) if ask.arm is None else arms == ask.arm
+            kept = slice(None) if query.arm is None else arms == query.arm
             rows = PlayedRounds(rewards=rewards[kept], arms=arms[kept])
-            return desk.release(ask, policy.report(ask, rows, NumberedRandomness(0, 0)), source, path="messages")[1]
+            return desk.release(query, policy.report(query, rows, NumberedRandomness(0, 0)), source, path="messages")[1]
 
         state = drive_learning(policy.learn(state, episode), answer)
     return found

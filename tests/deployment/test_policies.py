@@ -151,7 +151,7 @@ def test_a_device_refuses_invalid_publications(tmp_path: Path) -> None:
     inside, secrets, _ = begun(tmp_path)
     published, task = inside.learner.published, inside.task
     first = CurrentPublication.read(task, shown(published))
-    first.asks()
+    first.queries()
 
     def changed(before: CurrentPublication | None = None, **parts: Any) -> CurrentPublication:
         document = dumps({**loads(published.document), **parts})
@@ -169,4 +169,4 @@ def test_a_device_refuses_invalid_publications(tmp_path: Path) -> None:
         changed(changed(number=3), number=2)
     smaller = [replace(batch, slots=batch.slots - 1).to_dict() for batch in first.batches]
     with pytest.raises(BandannaError, match="another plan"):
-        changed(batches=smaller).asks()
+        changed(batches=smaller).queries()

@@ -30,8 +30,8 @@ def script(batch: int, dim: int) -> Any:
 class DeafLinTS(bd.LinTS):
     """Learns what a script says: so that batches can be compared for the same answers."""
 
-    def report(self, ask: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
-        statistic = super().report(ask, played, coins)
+    def report(self, query: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
+        statistic = super().report(query, played, coins)
         HEARD.append(statistic.values.copy())
         return statistic
 
@@ -41,8 +41,8 @@ class DeafLinTS(bd.LinTS):
 
 @dataclass(frozen=True, kw_only=True)
 class DeafLinUCB(bd.LinUCB):
-    def report(self, ask: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
-        statistic = super().report(ask, played, coins)
+    def report(self, query: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
+        statistic = super().report(query, played, coins)
         HEARD.append(statistic.values.copy())
         return statistic
 

@@ -180,12 +180,12 @@ def test_returning_users_and_other_noise_have_no_alternatives() -> None:
 )
 def test_groups_are_summed_where_that_is_private(protocol: Any, fine: bool) -> None:
     statistic = protocol.domain.admit(np.zeros((4, protocol.domain.dim)))
-    ask, source = SumQuery(protocol=protocol, of="explored"), FastNoise(np.random.default_rng(0))
+    query, source = SumQuery(protocol=protocol, of="explored"), FastNoise(np.random.default_rng(0))
     if fine:
-        assert RunnerState().release(ask, statistic, source, path="messages")[1].count == 0
+        assert RunnerState().release(query, statistic, source, path="messages")[1].count == 0
     else:
         with pytest.raises(InvalidArgument, match="must be CentralGaussian on reports in a ball around 0"):
-            RunnerState().release(ask, statistic, source, path="messages")
+            RunnerState().release(query, statistic, source, path="messages")
 
 
 def test_policies_that_keep_rows_take_users_once() -> None:

@@ -36,9 +36,9 @@ PEOPLE = Population(dim=3, n_arms=8, sigma=0.1)
 
 def released(policy: Any, world: Any, state: Any, phase: Any, source: FastNoise, path: str) -> Any:
     """The released averages of a phase, of 600 groups of clients."""
-    inquiry, ask = ClientInquiry(policy, world, 0, source, path), next(policy.learn(state, phase))
+    inquiry, query = ClientInquiry(policy, world, 0, source, path), next(policy.learn(state, phase))
     people = phase.plays if policy.per_round else phase.answers
-    return [inquiry.answer(ask, phase).total / people for _ in range(600)]
+    return [inquiry.answer(query, phase).total / people for _ in range(600)]
 
 
 @pytest.mark.often(of=lambda name: name not in ("DPE", "Laplace-DPE"))  # drawn as CDP-DPE is

@@ -92,7 +92,7 @@ def contents(policy: Any, states: list[Any], hostile: int, task: Any) -> Iterato
             continue
         texts = {"state": encoding.dumps(state), "snapshot": encoding.dumps(policy.publish(state))}
         for round_ in range(len(batch.rounds)):
-            dims = [ask.protocol.domain.dim for number in range(round_) for ask in plan.round_of(number)]
+            dims = [query.protocol.domain.dim for number in range(round_) for query in plan.round_of(number)]
             made = [Estimate(total=np.full(dim, 0.1), count=batch.slots, variance=1.0) for dim in dims]
             told = [encoding.dumps(each) for each in made]
             fair = {"number": 0, "epoch": 0, "round": round_, "answers": told, "batches": [batch.to_dict()], **texts}

@@ -51,18 +51,18 @@ export async function drawn(with_: Drawing, batch: Batch, slot: Slot, key: SealK
   let complete = true;
   const reports = batch.rounds.map(async ({ parts }, round) => {
     const devices = plan.devices[round] ?? []; // of one part, where everybody reports for the own arm
-    const asks = devices.map((device, place) => {
+    const queries = devices.map((device, place) => {
       const [tell, part] = [task.device.tells[round]?.[place], parts[place]];
       if (!tell || !part || (part.form === "row") === !!device) throw lacks("reports as the batch wants them");
       return { tell, part, device };
     });
-    let messages: Message[] = asks.map(({ part, device }) => (device ? encoded(device, full(dimOf(device), 0), entropy) : full(part.length, 0)));
+    let messages: Message[] = queries.map(({ part, device }) => (device ? encoded(device, full(dimOf(device), 0), entropy) : full(part.length, 0)));
     try {
-      if (played) messages = asks.map(({ tell, part, device }) => messageOf(tell, device, part.length, entropy, played));
+      if (played) messages = queries.map(({ tell, part, device }) => messageOf(tell, device, part.length, entropy, played));
     } catch {
       complete = false;
     }
-    const own = asks.map(({ part }) => part);
+    const own = queries.map(({ part }) => part);
     messages.forEach((message, place) => {
       observe({ epoch: slot.epoch, slot: slot.slot, round, part: place, version, message });
     });

@@ -599,8 +599,8 @@ class Agent:
         batch, users = runner.now.batch, 1
         if batch is not None:
             users = batch.users if batch.clients is None else batch.clients
-        ask = find_first_query(self.policy, runner.progress.state)
-        return estimate_release_seconds(self.policy, ask, users, secure=runner.source.secure)
+        query = find_first_query(self.policy, runner.progress.state)
+        return estimate_release_seconds(self.policy, query, users, secure=runner.source.secure)
 
     # Properties that are not protected: do not publish them
 

@@ -566,7 +566,7 @@ class AgentProgress:
 class QueryAnswer:
     """One query, the statistic of its reports and the estimate that was drawn."""
 
-    ask: SumQuery
+    query: SumQuery
     statistic: Statistic
     estimate: Estimate
 
@@ -574,13 +574,13 @@ class QueryAnswer:
 def ledger_arguments(batch: EpisodeSpan, answers: Sequence[QueryAnswer]) -> dict[str, Any]:
     """Return the arguments of `Ledger.release` for answers that are written as one entry."""
     first = answers[0]
-    task, name, group = ledger_key(first.ask, task=TASK, batch=str(batch.number))
-    events = tuple(answer.ask.event(TASK) for answer in answers)
+    task, name, group = ledger_key(first.query, task=TASK, batch=str(batch.number))
+    events = tuple(answer.query.event(TASK) for answer in answers)
     event = events[0] if len(events) == 1 else CompositionEvent(events=events)
     data: Statistic | bytes = first.statistic
     if len(answers) > 1:
         data = b"".join(np.ascontiguousarray(answer.statistic.rows()).tobytes() for answer in answers)
-    return {"event": event, "task": task, "batch": name, "data": data, "streams": first.ask.begun, "one_of": group}
+    return {"event": event, "task": task, "batch": name, "data": data, "streams": first.query.begun, "one_of": group}
 
 
 @dataclass(kw_only=True)
@@ -629,8 +629,8 @@ class EpisodeRelease:
         self._write()
         return learned
 
-    def _stored(self, ask: SumQuery) -> Estimate:
-        name = ledger_key(ask, task=TASK, batch=str(self.batch.number))
+    def _stored(self, query: SumQuery) -> Estimate:
+        name = ledger_key(query, task=TASK, batch=str(self.batch.number))
         found = self.find(*name)
         place, self._read[name] = self._read[name], self._read[name] + 1
         if found is None:
@@ -638,34 +638,34 @@ class EpisodeRelease:
         answer: Estimate = found[place] if isinstance(found, tuple) else found
         return answer
 
-    def _answer(self, ask: SumQuery) -> Estimate:
+    def _answer(self, query: SumQuery) -> Estimate:
         """Return the stored answer, or draw one.
 
         Answers about all users of the episode are held and written as one entry. Others are written one by one.
         """
         try:
-            return self._stored(ask)
+            return self._stored(query)
         except AnswerNotStored:
             pass
-        together = ask.of == "episode" and ask.arm is None
+        together = query.of == "episode" and query.arm is None
         if not together:
             self._write()
         before, first = self.after, self.after.asked == 0
-        statistic = form_reports(self.policy, ask, self._rows(ask), self.coins)
-        drawn, estimate = RunnerState(streams=before.streams).release(ask, statistic, self.source, path="messages")
-        counted = ask.of == "episode" and (ask.step == 0 or not together)
+        statistic = form_reports(self.policy, query, self._rows(query), self.coins)
+        drawn, estimate = RunnerState(streams=before.streams).release(query, statistic, self.source, path="messages")
+        counted = query.of == "episode" and (query.step == 0 or not together)
         self.after = replace(
             before,
             state=self.state,
             streams=drawn.streams,
-            forgot={**before.forgot, ask.of: self.batch.number + 1} if ask.last else before.forgot,
+            forgot={**before.forgot, query.of: self.batch.number + 1} if query.last else before.forgot,
             source=self.position(),
             asked=before.asked + 1,
             reports=before.reports + (self.played.rewards.shape[0] if first else 0),
             missing=before.missing + (self.missing if first else 0),
             clipped=before.clipped + (int(statistic.clipped) if counted else 0),
         )
-        self._held.append(QueryAnswer(ask=ask, statistic=statistic, estimate=estimate))
+        self._held.append(QueryAnswer(query=query, statistic=statistic, estimate=estimate))
         if not together:
             self._write()
         return estimate
@@ -676,10 +676,10 @@ class EpisodeRelease:
             self.after = replace(self.after, released=self.after.released + 1)
             self.before = self.commit(self, held)
 
-    def _rows(self, ask: SumQuery) -> PlayedRounds:
+    def _rows(self, query: SumQuery) -> PlayedRounds:
         """Return the rows that a query is about: those of the episode, or kept ones."""
-        if ask.of == "episode":
-            return RunnerState().rows(ask, self.played)
+        if query.of == "episode":
+            return RunnerState().rows(query, self.played)
         if self._kept is None:
             self._kept = self.kept_rows(self.batch.number, self.played)
-        return self._kept.rows(ask, self.played)
+        return self._kept.rows(query, self.played)

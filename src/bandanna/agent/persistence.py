@@ -298,12 +298,12 @@ def _expected_event(policy: RunningSumPolicy[Any], batch: EpisodeSpan) -> Any:
 
 def _check_streams(policy: Policy[Any], progress: AgentProgress) -> None:
     """Refuse streams that are at another place than the releases say."""
-    ask = find_first_query(policy, progress.state)
-    if ask is None or not isinstance(policy, RunningSumPolicy):
+    query = find_first_query(policy, progress.state)
+    if query is None or not isinstance(policy, RunningSumPolicy):
         return
     batches = getattr(progress.state, "inner", progress.state).batches
     steps = batches + progress.asked
-    check_streams(policy, progress, ask.protocol, ask.stream, steps)
+    check_streams(policy, progress, query.protocol, query.stream, steps)
 
 
 def _check_slots(runner: AgentRunner) -> None:

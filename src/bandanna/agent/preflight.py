@@ -133,9 +133,9 @@ def _is_within_budget(stated: Guarantee, budget: Budget) -> bool:
     return isinstance(budget, ApproxDP) and stated.epsilon <= budget.epsilon * room and stated.delta <= budget.delta
 
 
-def estimate_release_seconds(policy: Policy[Any], ask: SumQuery | None, users: int, *, secure: bool) -> float:
+def estimate_release_seconds(policy: Policy[Any], query: SumQuery | None, users: int, *, secure: bool) -> float:
     """Return the estimated time of the longest release that is planned, or of the next one."""
-    pairs = [(ask.protocol, users)] if ask is not None else []
+    pairs = [(query.protocol, users)] if query is not None else []
     if isinstance(policy, RunningSumPolicy):
         pairs = [
             (each, size)

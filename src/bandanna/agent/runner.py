@@ -434,7 +434,7 @@ class AgentRunner:
     def commit(self, release: EpisodeRelease, answers: Sequence[QueryAnswer]) -> AgentProgress:
         """Write expense, answers and progress in one transaction, and return the new progress."""
         assert self.ledger is not None
-        batch, first = release.batch, answers[0].ask
+        batch, first = release.batch, answers[0].query
         own = first.of == "episode"
         rows = release.played if self.policy.execution.retained_groups and own else None
         estimates = tuple(answer.estimate for answer in answers)

@@ -84,7 +84,7 @@ def view_target(
     lives: list[PlayedRounds] = []
     for canary in recording.worlds:
         first = replace(canary, rounds=np.zeros(1, dtype=np.int64))
-        run = play_recorded(policy, env, rounds=rounds, seed=seed, canaries=first, forced=recording.first.asks)
+        run = play_recorded(policy, env, rounds=rounds, seed=seed, canaries=first, forced=recording.first.queries)
         lives.append(run.episodes[0][1])
     fixed = find_fixed_arms(env.begin(Streams([seed + 1])))
     contexts = draw_other_contexts(env, seed=seed + 1, users=_OTHER_USERS)
@@ -97,12 +97,12 @@ def view_target(
     def learned(life: PlayedRounds, rng: np.random.Generator, replicates: tuple[int, ...]) -> Any:
         desk, coins = RunnerState().keep(policy.execution.retained_groups, life), GeneratorRandomness(lambda _: rng)
 
-        def answer(ask: SumQuery) -> Estimate:
+        def answer(query: SumQuery) -> Estimate:
             nonlocal desk
-            values = policy.report(ask, desk.rows(ask, life), coins).values
+            values = policy.report(query, desk.rows(query, life), coins).values
             repeated = np.array(np.broadcast_to(values, (*replicates, *values.shape)))
-            statistic = ask.protocol.domain.sealed(repeated, clipped=np.zeros(replicates, dtype=np.int64))
-            desk, estimate = desk.release(ask, statistic, FastNoise(rng), path="messages")
+            statistic = query.protocol.domain.sealed(repeated, clipped=np.zeros(replicates, dtype=np.int64))
+            desk, estimate = desk.release(query, statistic, FastNoise(rng), path="messages")
             return estimate
 
         start = policy.init(fixed[0] if fixed else None, replicates)
@@ -158,14 +158,14 @@ def one_run_target(
     claimed, at = stated.epsilon if epsilon is None else epsilon, stated.delta if delta is None else delta
     probe = play_recorded(policy, env, rounds=rounds, seed=seed)
     first = probe.episodes[0][1]
-    ask = next(each.ask for each in probe.asks if not isinstance(each.ask.protocol.event, NothingEvent))
-    protocol, rng = ask.protocol, np.random.default_rng([seed, *name.encode()])
+    query = next(each.query for each in probe.queries if not isinstance(each.query.protocol.event, NothingEvent))
+    protocol, rng = query.protocol, np.random.default_rng([seed, *name.encode()])
     local = protocol.trust == "local"
     if local:
-        pair = find_farthest_rows(policy, [ask], first.at(slice(0, 1)), private=private)
-        both = [np.tile(policy.report(ask, row, NoRandomness()).values, (canaries, 1)) for row in pair]
+        pair = find_farthest_rows(policy, [query], first.at(slice(0, 1)), private=private)
+        both = [np.tile(policy.report(query, row, NoRandomness()).values, (canaries, 1)) for row in pair]
     else:
-        both = _distinct_reports(policy, ask, first)
+        both = _distinct_reports(policy, query, first)
     values = np.stack(both)  # (2, m, dim)
     users = values.shape[1]
     coins = rng.integers(0, 2, users)
@@ -195,7 +195,7 @@ def one_run_target(
     )
 
 
-def _distinct_reports(policy: Policy[Any], ask: SumQuery, first: PlayedRounds) -> list[Floats]:
+def _distinct_reports(policy: Policy[Any], query: SumQuery, first: PlayedRounds) -> list[Floats]:
     """Return reports of the first batch's users, under either reward, whose features are different unit vectors."""
     users, features = len(first.rewards), first.features
     if features is not None:
@@ -208,7 +208,7 @@ def _distinct_reports(policy: Policy[Any], ask: SumQuery, first: PlayedRounds) -
     both = []
     for reward in (-FAR_REWARD, FAR_REWARD):
         rows = replace(first, rewards=np.full(first.rewards.shape, reward), features=features)
-        both.append(np.array(policy.report(ask, rows, NoRandomness()).values))
+        both.append(np.array(policy.report(query, rows, NoRandomness()).values))
     return both
 
 

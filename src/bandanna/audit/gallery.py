@@ -294,7 +294,7 @@ class HonestBatches(Policy[list[Floats]]):
         shape = contexts.shape[:-2]
         return Choice(actions=np.zeros(shape, dtype=np.int64), probabilities=np.ones(shape))
 
-    def report(self, ask: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
+    def report(self, query: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
         assert played.features is not None
         return LinearReport(features=2).statistic(played.features, played.rewards)
 
@@ -313,8 +313,8 @@ def _lengthen_reports(statistic: Statistic, some: Any, times: float) -> Statisti
 class LongInTheMiddle(HonestBatches):
     """A fault: one position of a batch has reports 20 times too long; later batches have a twentieth of the noise."""
 
-    def report(self, ask: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
-        honest = super().report(ask, played, coins)
+    def report(self, query: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
+        honest = super().report(query, played, coins)
         return _lengthen_reports(honest, _BATCH // 2, 20.0) if len(played.rewards) == _BATCH else honest
 
     def learn(self, state: list[Floats], episode: Any) -> Generator[SumQuery, Estimate, list[Floats]]:
@@ -327,18 +327,18 @@ class LongInTheMiddle(HonestBatches):
 class LongForSome(HonestBatches):
     """A fault: rewards in [.65, .75] make reports 50 times too long."""
 
-    def report(self, ask: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
+    def report(self, query: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
         some = (played.rewards >= 0.65) & (played.rewards <= 0.75)
-        return _lengthen_reports(super().report(ask, played, coins), some, 50.0)
+        return _lengthen_reports(super().report(query, played, coins), some, 50.0)
 
 
 class FailsForSome(HonestBatches):
     """A fault: the policy fails if a reward is in [.3, .4]."""
 
-    def report(self, ask: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
+    def report(self, query: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
         if np.any((played.rewards >= 0.3) & (played.rewards <= 0.4)):
             raise ArithmeticError("an unforeseen reward")
-        return super().report(ask, played, coins)
+        return super().report(query, played, coins)
 
 
 def batches_target(kind: type[HonestBatches]) -> Target:
@@ -393,11 +393,11 @@ def count_later_queries(policy: GLMJDP, context: Floats, rng: np.random.Generato
     played = PlayedRounds(rewards=np.ones(1), features=context[None], arms=choice.actions, groups=choice.groups)
     desk = desk.keep(policy.execution.retained_groups, played)
 
-    def answer(ask: SumQuery) -> Estimate:
+    def answer(query: SumQuery) -> Estimate:
         nonlocal desk, asked
         asked += 1
-        statistic = policy.report(ask, desk.rows(ask, played), NoRandomness())
-        desk, estimate = desk.release(ask, statistic, FastNoise(rng), path="messages")
+        statistic = policy.report(query, desk.rows(query, played), NoRandomness())
+        desk, estimate = desk.release(query, statistic, FastNoise(rng), path="messages")
         return estimate
 
     drive_learning(policy.learn(state, episode), answer)

@@ -159,10 +159,10 @@ def _learn_without_noise(
     """Return the state after this batch without noise in its sums; running sums go on from the published one."""
     coins = GeneratorRandomness(lambda _: rng)
 
-    def answer(ask: SumQuery) -> Estimate:
-        values = policy.report(ask, RunnerState().rows(ask, rows), coins).values
+    def answer(query: SumQuery) -> Estimate:
+        values = policy.report(query, RunnerState().rows(query, rows), coins).values
         total = values.sum(axis=-2)
-        if isinstance(ask.protocol, StreamProtocol):
+        if isinstance(query.protocol, StreamProtocol):
             total = total + state.total
         return Estimate(total=total, count=values.shape[-2], variance=0.0)
 

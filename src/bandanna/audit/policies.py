@@ -152,7 +152,7 @@ class LeakSearch:
         return [self._with(crowd) for crowd in self.crowds]
 
     def _with(self, crowd: Substitution) -> RecordedRun:
-        rows, forced = self._over_base(crowd), self.probe.asks
+        rows, forced = self._over_base(crowd), self.probe.queries
         return play_recorded(self.policy, self.env, rounds=self.rounds, seed=self.seed, canaries=rows, forced=forced)
 
     def _over_base(self, crowd: Substitution) -> Substitution:
@@ -196,12 +196,12 @@ class LeakSearch:
 
     def _unlike_reports(self, seen: RecordedRun) -> str | None:
         """Return what differs from the first run in the reports of users who kept their own rows."""
-        for step, (asked, number) in enumerate(zip(self.probe.asks, self.probe.places, strict=True)):
-            if asked.ask.of != "episode" or not _has_same_query(seen, step, asked.values.shape):
+        for step, (asked, number) in enumerate(zip(self.probe.queries, self.probe.places, strict=True)):
+            if asked.query.of != "episode" or not _has_same_query(seen, step, asked.values.shape):
                 continue
             rounds = self.probe.begins[number] + np.arange(len(asked.values))
             own = ~np.isin(rounds, seen.replaced)
-            if not np.array_equal(asked.values[own], seen.asks[step].values[own]):
+            if not np.array_equal(asked.values[own], seen.queries[step].values[own]):
                 return "another user's report"
         return None
 
@@ -274,14 +274,14 @@ class LeakSearch:
     def _find_longest(self) -> dict[int, tuple[float, int, tuple[int, int]]]:
         """Return for every episode how far two reports of one user exceed the allowed distance, and where."""
         found: dict[int, tuple[float, int, tuple[int, int]]] = {}
-        for step, (asked, number) in enumerate(zip(self.probe.asks, self.probe.places, strict=True)):
-            whole = asked.ask.of == "episode" and len(asked.values) == len(self.probe.episodes[number][1].rewards)
+        for step, (asked, number) in enumerate(zip(self.probe.queries, self.probe.places, strict=True)):
+            whole = asked.query.of == "episode" and len(asked.values) == len(self.probe.episodes[number][1].rewards)
             runs = [at for at, each in enumerate(self.seen) if _has_same_query(each, step, asked.values.shape)]
             if not whole or len(runs) < 2:
                 continue
-            reports = np.stack([self.seen[at].asks[step].values for at in runs])  # (runs, users, dim)
+            reports = np.stack([self.seen[at].queries[step].values for at in runs])  # (runs, users, dim)
             gaps = np.abs(reports[:, None] - reports[None])  # (runs, runs, users, dim)
-            domain = asked.ask.protocol.domain
+            domain = asked.query.protocol.domain
             lengths = np.maximum(
                 np.sqrt(np.sum(gaps * gaps, axis=-1)) / domain.sensitivity,
                 np.sum(gaps, axis=-1) / domain.l1_sensitivity,
@@ -296,7 +296,7 @@ class LeakSearch:
     def looked(self) -> tuple[str, ...]:
         """Return what was looked at, in words."""
         low, high = self.reward_range
-        batches, fields = len(self.probe.episodes), len(self.probe.asks)
+        batches, fields = len(self.probe.episodes), len(self.probe.queries)
         between = (len(self.crowds) - _FIXED) * len(self.places)
         features = "random features, and none" if self.crowds[0].features is not None else "their own features"
         opaque = self.probe.opaque
@@ -310,7 +310,7 @@ class LeakSearch:
 
 
 def _has_same_query(seen: RecordedRun, step: int, shape: tuple[int, ...]) -> bool:
-    return step < len(seen.asks) and seen.asks[step].values.shape == shape
+    return step < len(seen.queries) and seen.queries[step].values.shape == shape
 
 
 # Targets

@@ -65,7 +65,7 @@ def _unit_rows(features: int, *, intercept: bool) -> tuple[Floats, Floats]:
 
 
 def find_farthest_rows(
-    policy: Policy[Any], asks: list[SumQuery], row: PlayedRounds, *, private: bool
+    policy: Policy[Any], queries: list[SumQuery], row: PlayedRounds, *, private: bool
 ) -> tuple[PlayedRounds, PlayedRounds]:
     """Return two rows of one user whose reports to these queries are as far apart as can be found.
 
@@ -75,11 +75,13 @@ def find_farthest_rows(
     rows = _candidate_rows(policy, row, private=private)
     count = rows.rewards.shape[0]
     squares = np.zeros((count, count))
-    for ask in asks:
-        mine = row.arms if ask.arm is not None else None
-        if mine is not None and int(mine[0]) != ask.arm:
+    for query in queries:
+        mine = row.arms if query.arm is not None else None
+        if mine is not None and int(mine[0]) != query.arm:
             continue
-        values = policy.report(ask, rows, NoRandomness()).values.reshape(count, -1) / ask.protocol.domain.sensitivity
+        values = (
+            policy.report(query, rows, NoRandomness()).values.reshape(count, -1) / query.protocol.domain.sensitivity
+        )
         norms = np.sum(values * values, axis=-1)
         squares += np.maximum(norms[:, None] + norms[None] - 2 * values @ values.T, 0.0)
     if not private and rows.features is not None:

@@ -229,7 +229,7 @@ class RecordedQuery:
         All fields of this run's estimate but the total, and the scales of its noise.
     """
 
-    ask: SumQuery
+    query: SumQuery
     values: Floats
     answer: Estimate
     fields: list[ValueLeaf]
@@ -240,8 +240,8 @@ class RecordedRun:
     """The rows of a run's episodes, its queries, the state after each episode, and its output taken apart."""
 
     episodes: list[tuple[Episode, PlayedRounds]] = field(default_factory=list)
-    asks: list[RecordedQuery] = field(default_factory=list)
-    places: list[int] = field(default_factory=list)  # the episode of each ask
+    queries: list[RecordedQuery] = field(default_factory=list)
+    places: list[int] = field(default_factory=list)  # the episode of each query
     begins: list[int] = field(default_factory=list)  # the round in which each episode begins
     shown: dict[str, list[list[ValueLeaf]]] = field(default_factory=lambda: {name: [] for name in _SHOWN_KINDS})
     replaced: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))  # rounds of those with other rows
@@ -258,7 +258,7 @@ class RecordedRun:
     @property
     def fields(self) -> list[list[ValueLeaf]]:
         """Return all fields of every estimate but the total, and the scales of its noise."""
-        return [each.fields for each in self.asks]
+        return [each.fields for each in self.queries]
 
     @property
     def opaque(self) -> set[str]:
@@ -293,7 +293,7 @@ class _RecordingAnswerer(QueryAnswerer):
         self.seen.begins.append(self.done() - rounds)
         self.seen.episodes.append((episode, played))
         self.desk = self.desk.keep(self.policy.execution.retained_groups, played)
-        learned = drive_learning(self.policy.learn(state, episode), lambda ask: self._answer(ask, played))
+        learned = drive_learning(self.policy.learn(state, episode), lambda query: self._answer(query, played))
         self.seen.record("the state", learned)
         snapshot, following = self.policy.publish(learned), self.policy.episode(learned)
         self.seen.record("the snapshot", snapshot)
@@ -312,22 +312,24 @@ class _RecordingAnswerer(QueryAnswerer):
         parts = (choice.actions, np.broadcast_to(choice.probabilities, choice.actions.shape))
         return [np.array(each[:_OTHER_USERS]) for each in parts]
 
-    def _answer(self, ask: SumQuery, played: PlayedRounds) -> Estimate:
-        if id(ask.protocol) not in self._protocols:
-            self._protocols[id(ask.protocol)] = ask.protocol, list(take_apart(ask.protocol))
-        rest = [(name, part) for name, part in vars(ask).items() if name != "protocol"]
+    def _answer(self, query: SumQuery, played: PlayedRounds) -> Estimate:
+        if id(query.protocol) not in self._protocols:
+            self._protocols[id(query.protocol)] = query.protocol, list(take_apart(query.protocol))
+        rest = [(name, part) for name, part in vars(query).items() if name != "protocol"]
         self.seen.record("a query", (len(self.seen.episodes), rest))
-        self.seen.shown["a query"].append(self._protocols[id(ask.protocol)][1])
-        statistic = form_reports(self.policy, ask, self.desk.rows(ask, played), self.coins)
-        source = self.stream if isinstance(ask.protocol, StreamProtocol) else self.source
-        self.desk, estimate = self.desk.release(ask, statistic, source, path="messages")
-        place, fields = len(self.seen.asks), fields_beside_total([estimate])
+        self.seen.shown["a query"].append(self._protocols[id(query.protocol)][1])
+        statistic = form_reports(self.policy, query, self.desk.rows(query, played), self.coins)
+        source = self.stream if isinstance(query.protocol, StreamProtocol) else self.source
+        self.desk, estimate = self.desk.release(query, statistic, source, path="messages")
+        place, fields = len(self.seen.queries), fields_beside_total([estimate])
         for scales in self.scales:
             fields += take_apart(list(scales), "scales of noise")
             scales.clear()
         if place < len(self.forced) and np.shape(self.forced[place].answer.total) == np.shape(estimate.total):
             estimate = self.forced[place].answer
-        self.seen.asks.append(RecordedQuery(ask=ask, values=np.array(statistic.rows()), answer=estimate, fields=fields))
+        self.seen.queries.append(
+            RecordedQuery(query=query, values=np.array(statistic.rows()), answer=estimate, fields=fields)
+        )
         self.seen.places.append(len(self.seen.episodes) - 1)
         return estimate
 
@@ -379,7 +381,7 @@ def play_probe(
 ) -> RecordedRun:
     """Play the run with which others are compared; refuse a policy that queries nothing."""
     probe = play_recorded(policy, env, rounds=rounds, seed=seed, canaries=canaries)
-    if not probe.asks and probe.failed is None:
+    if not probe.queries and probe.failed is None:
         raise BandannaError(f"{type(policy).__name__} queries nothing in {rounds} rounds: there is nothing to audit")
     return probe
 
@@ -430,8 +432,8 @@ def record_neighbours(
     """
     probe = play_probe(policy, env, rounds=rounds, seed=seed) if probe is None else probe
     place = _find_dearest(probe, policy.guarantee.delta) if place is None else place
-    asks = [each.ask for each, other in zip(probe.asks, probe.places, strict=True) if other == place]
-    priced = [each for each in asks if not isinstance(each.protocol.event, NothingEvent)]
+    queries = [each.query for each, other in zip(probe.queries, probe.places, strict=True) if other == place]
+    priced = [each for each in queries if not isinstance(each.protocol.event, NothingEvent)]
     private, row = protects_features(policy), probe.episodes[place][1].at(slice(position, position + 1))
     pair = find_farthest_rows(policy, priced, row, private=private)
     at = probe.begins[place] + position
@@ -451,7 +453,7 @@ def record_worlds(
 ) -> NeighbourRecording:
     """Record two runs that differ in the rows of one user, at this position of this episode."""
     one = play_recorded(policy, env, rounds=rounds, seed=seed, canaries=worlds[0])
-    two = play_recorded(policy, env, rounds=rounds, seed=seed, canaries=worlds[1], forced=one.asks)
+    two = play_recorded(policy, env, rounds=rounds, seed=seed, canaries=worlds[1], forced=one.queries)
     return NeighbourRecording(
         script=_make_script(one, two),
         difference=one.difference(two),
@@ -465,9 +467,9 @@ def record_worlds(
 def _find_dearest(seen: RecordedRun, delta: float) -> int:
     """Return the episode whose users pay most for the queries about them alone; the first, if none pays more."""
     paid: dict[int, list[Event]] = {place: [] for place in range(len(seen.episodes))}
-    for each, place in zip(seen.asks, seen.places, strict=True):
-        if each.ask.of == "episode" and each.ask.arm is None and isinstance(each.ask.protocol, BatchProtocol):
-            paid[place].append(each.ask.protocol.event)
+    for each, place in zip(seen.queries, seen.places, strict=True):
+        if each.query.of == "episode" and each.query.arm is None and isinstance(each.query.protocol, BatchProtocol):
+            paid[place].append(each.query.protocol.event)
     if len({tuple(events) for events in paid.values()}) == 1:
         return 0
     costs = {place: accountant.epsilon(CompositionEvent(events=tuple(events)), delta) for place, events in paid.items()}
@@ -498,14 +500,14 @@ def _make_script(one: RecordedRun, two: RecordedRun) -> ReleaseScript:
     """Return the releases in which the two runs differ: batches, and whole streams with a step that differs."""
     batches: list[ReleasePair] = []
     streams: dict[int, list[tuple[RecordedQuery, RecordedQuery]]] = {}
-    for mine, other in zip(one.asks, two.asks, strict=False):
-        if isinstance(mine.ask.protocol, StreamProtocol):
-            streams.setdefault(mine.ask.stream, []).append((mine, other))
-        elif isinstance(mine.ask.protocol, BatchProtocol) and _is_moved(mine, other):
-            batches.append(ReleasePair(protocol=mine.ask.protocol, one=(mine.values,), two=(other.values,)))
+    for mine, other in zip(one.queries, two.queries, strict=False):
+        if isinstance(mine.query.protocol, StreamProtocol):
+            streams.setdefault(mine.query.stream, []).append((mine, other))
+        elif isinstance(mine.query.protocol, BatchProtocol) and _is_moved(mine, other):
+            batches.append(ReleasePair(protocol=mine.query.protocol, one=(mine.values,), two=(other.values,)))
     for steps in streams.values():
         if any(_is_moved(mine, other) for mine, other in steps):
-            protocol = steps[0][0].ask.protocol
+            protocol = steps[0][0].query.protocol
             ones, twos = (tuple(each[place].values for each in steps) for place in (0, 1))
             batches.append(ReleasePair(protocol=protocol, one=ones, two=twos))
     return ReleaseScript(releases=tuple(batches))

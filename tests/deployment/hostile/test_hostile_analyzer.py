@@ -99,15 +99,15 @@ LIES: dict[str, Callable[[Liar], list[Any]]] = {
 @pytest.mark.parametrize("name", POLICIES)
 def test_devices_report_to_no_other_plan(name: str, lie: str, tmp_path: Path) -> None:
     liar = Liar(name, tmp_path)
-    assert CurrentPublication.read(liar.task, liar.said).asks()  # the honest plan is followed
+    assert CurrentPublication.read(liar.task, liar.said).queries()  # the honest plan is followed
     view = CurrentPublication.read(liar.task, liar.sign(batches=LIES[lie](liar)))
     if lie == "a batch more":
-        assert view.asks()  # of the running one, which is as it was
+        assert view.queries()  # of the running one, which is as it was
         with pytest.raises(BandannaError):
             check_announced(liar.task, view.content["state"], view.batches)
         return
     with pytest.raises(BandannaError, match="another plan"):
-        view.asks()
+        view.queries()
 
 
 @pytest.mark.parametrize("lie", LIES)
@@ -171,7 +171,7 @@ def test_a_malformed_publication_is_refused(changes: dict[str, Any], tmp_path: P
 def test_a_round_that_does_not_exist_is_not_answered(changes: dict[str, Any], tmp_path: Path) -> None:
     liar = Liar("shuffle", tmp_path)
     with pytest.raises(BandannaError):
-        CurrentPublication.read(liar.task, liar.sign(**changes)).asks()
+        CurrentPublication.read(liar.task, liar.sign(**changes)).queries()
 
 
 @pytest.mark.parametrize("state", ["null", "3", "[]", '{"no": "state"}', "not JSON"])

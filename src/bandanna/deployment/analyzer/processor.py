@@ -190,8 +190,8 @@ class BatchProcessor:
         publication  pending (committed) -> cosigned and served; nothing is released while one is pending
         task         running -> exhausted (the budget refuses) | finished (nothing more is released)
 
-    `witness` asks the registrar to cosign. `published` is the newest publication that is served; None before the
-    registrar has confirmed that this database is the newest.
+    `witness` requests the registrar's cosignature. `published` is the newest publication that is served; None before
+    the registrar has confirmed that this database is the newest.
     """
 
     def __init__(
@@ -267,7 +267,7 @@ class BatchProcessor:
         """Plan the running batch and the one after it from the progress alone."""
         episode = self.policy.episode(progress.state)
         if episode is None or progress.status != RUNNING:
-            return BatchPlan(episode=episode, batches=(), plan=QueryPlan(asks=(), rounds=()))
+            return BatchPlan(episode=episode, batches=(), plan=QueryPlan(queries=(), rounds=()))
         count, seeded = self.task.mixers, self.task.seed is not None
         batch, plan = make_batch(
             self.policy, progress.state, episode, epoch=progress.epoch, mixer_count=count, seeded=seeded
@@ -464,24 +464,24 @@ class BatchProcessor:
         progress, now = self.progress, self.now
         assert now.episode is not None
         answers, users = self._answers(rows), count_reporters(now.episode)
-        asks = queries_of_round(self.policy, progress.state, now.episode, answers, now.plan, progress.round)
+        queries = queries_of_round(self.policy, progress.state, now.episode, answers, now.plan, progress.round)
         info = report_info(self.task.digest, progress.epoch, progress.round)
-        views = decode_shares(shares, now.batches[0].rounds[progress.round].parts, asks, users, self._opener, info)
+        views = decode_shares(shares, now.batches[0].rounds[progress.round].parts, queries, users, self._opener, info)
         if progress.round == 0:  # all later queries about these users are paid for now
             self._charge_batch(ledger, data)
         noise = AnalyzerRandomness(self.policy, self.task.seed, progress.source)
-        streams, fresh = estimate_from_views(asks, views, progress.streams, noise.source)
+        streams, fresh = estimate_from_views(queries, views, progress.streams, noise.source)
         answers = (*answers, *fresh)
         if progress.round + 1 < len(now.plan.rounds):
             return replace(progress, round=progress.round + 1, streams=streams, source=noise.state()), answers
-        ask, state = next_query_or_state(self.policy, progress.state, now.episode, answers)
-        if ask is not None:
-            raise BandannaError(f"{type(self.policy).__name__} asks more than was planned")
+        query, state = next_query_or_state(self.policy, progress.state, now.episode, answers)
+        if query is not None:
+            raise BandannaError(f"{type(self.policy).__name__} queries more than was planned")
         return self._next(progress, state, streams, {}, noise), ()
 
     def _charge_batch(self, ledger: Ledger | None, data: bytes) -> None:
         """Pay for all queries of the running batch."""
-        charges = [LedgerCharge(ask=ask, data=data) for ask in self.now.plan.asks]
+        charges = [LedgerCharge(query=query, data=data) for query in self.now.plan.queries]
         charge_ledger(ledger, charges, task=self.task.id, batch=str(self.progress.epoch))
 
     def _skip_unusable(self, rows: Transaction, ledger: Ledger | None) -> AnalyzerProgress:

@@ -45,7 +45,7 @@ _INDEX = 2**31  # no arm or group has so large a number
 class LedgerCharge:
     """An answered query, and the data that it was answered from."""
 
-    ask: SumQuery
+    query: SumQuery
     data: bytes
 
 
@@ -55,32 +55,32 @@ def charge_ledger(ledger: Ledger | None, charges: Sequence[LedgerCharge], *, tas
         return
     together: dict[tuple[str, str, str | None], list[LedgerCharge]] = {}
     for each in charges:
-        together.setdefault(ledger_key(each.ask, task=task, batch=batch), []).append(each)
+        together.setdefault(ledger_key(each.query, task=task, batch=batch), []).append(each)
     for (name, entry, group), some in together.items():
-        events = tuple(each.ask.event(task) for each in some)
+        events = tuple(each.query.event(task) for each in some)
         ledger.release(
             events[0] if len(events) == 1 else CompositionEvent(events=events),
             task=name,
             batch=entry,
             data=b"".join(each.data for each in some),
             draw=lambda: None,
-            streams=some[0].ask.begun,
+            streams=some[0].query.begun,
             one_of=group,
         )
 
 
 def estimate_from_views(
-    asks: Sequence[SumQuery], views: Sequence[tuple[Any, ...]], streams: Mapping[int, Any], source: NoiseSource
+    queries: Sequence[SumQuery], views: Sequence[tuple[Any, ...]], streams: Mapping[int, Any], source: NoiseSource
 ) -> tuple[dict[int, Any], list[Estimate]]:
     """Return what the analyzer holds of streams after a round, and the estimates of its queries."""
     held, estimates = dict(streams), []
-    for ask, parts in zip(asks, views, strict=True):
-        analyzer = ask.protocol.analyzer
-        state = held.get(ask.stream, analyzer.begin())
+    for query, parts in zip(queries, views, strict=True):
+        analyzer = query.protocol.analyzer
+        state = held.get(query.stream, analyzer.begin())
         for view in parts:
             state, estimate = analyzer.analyze(state, view, source)
         if state is not None:
-            held[ask.stream] = state
+            held[query.stream] = state
         estimates.append(estimate)
     return held, estimates
 
@@ -99,41 +99,41 @@ class TrustedServerRunner:
     def learn(self, state: Any, episode: Episode, played: PlayedRounds) -> Any:
         """Return the state after an episode with these rows."""
         self.desk = self.desk.keep(self.policy.execution.retained_groups, played)
-        return drive_learning(self.policy.learn(state, episode), lambda ask: self._answer(ask, played))
+        return drive_learning(self.policy.learn(state, episode), lambda query: self._answer(query, played))
 
-    def _answer(self, ask: SumQuery, played: PlayedRounds) -> Estimate:
-        statistic = self._statistic(ask, self.desk.rows(ask, played))
-        source = self.stream if isinstance(ask.protocol, StreamProtocol) else self.source
-        self.desk, estimate = self.desk.release(ask, statistic, source, path="messages")
-        self.charges.append(LedgerCharge(ask=ask, data=np.ascontiguousarray(statistic.rows()).tobytes()))
+    def _answer(self, query: SumQuery, played: PlayedRounds) -> Estimate:
+        statistic = self._statistic(query, self.desk.rows(query, played))
+        source = self.stream if isinstance(query.protocol, StreamProtocol) else self.source
+        self.desk, estimate = self.desk.release(query, statistic, source, path="messages")
+        self.charges.append(LedgerCharge(query=query, data=np.ascontiguousarray(statistic.rows()).tobytes()))
         return estimate
 
-    def _statistic(self, ask: SumQuery, rows: PlayedRounds) -> Statistic:
+    def _statistic(self, query: SumQuery, rows: PlayedRounds) -> Statistic:
         """Return what devices would report; a row that the policy cannot take counts as no answer."""
         try:
-            return self._told(ask, rows)
+            return self._told(query, rows)
         except Exception:
-            wrong = self._find_bad_rows(ask, rows, 0, rows.rewards.shape[0])
+            wrong = self._find_bad_rows(query, rows, 0, rows.rewards.shape[0])
             if not wrong:
                 raise
-        return self._told(ask, _blank_rows(self.policy, rows, wrong))
+        return self._told(query, _blank_rows(self.policy, rows, wrong))
 
-    def _told(self, ask: SumQuery, rows: PlayedRounds) -> Statistic:
+    def _told(self, query: SumQuery, rows: PlayedRounds) -> Statistic:
         """Return what devices would report; raise an error for numbers that are not finite."""
         with np.errstate(all="ignore"):
-            statistic = form_reports(self.policy, ask, rows, self.coins)
+            statistic = form_reports(self.policy, query, rows, self.coins)
         check_all_finite("statistics", statistic.values)
         return statistic
 
-    def _find_bad_rows(self, ask: SumQuery, rows: PlayedRounds, begin: int, end: int) -> list[int]:
+    def _find_bad_rows(self, query: SumQuery, rows: PlayedRounds, begin: int, end: int) -> list[int]:
         """Find the places of rows that cannot be reported, by bisection."""
         try:
-            self._told(ask, rows.at(slice(begin, end)))
+            self._told(query, rows.at(slice(begin, end)))
         except Exception:  # of whatever kind: a row must not stop the others
             if end - begin == 1:
                 return [begin]
             middle = (begin + end) // 2
-            return self._find_bad_rows(ask, rows, begin, middle) + self._find_bad_rows(ask, rows, middle, end)
+            return self._find_bad_rows(query, rows, begin, middle) + self._find_bad_rows(query, rows, middle, end)
         return []
 
 
@@ -219,7 +219,7 @@ def check_share(share: Any, *, task: str, epoch: int, round_: int, mixer: str) -
 def decode_shares(
     shares: Sequence[Share],
     parts: Sequence[Part],
-    asks: Sequence[SumQuery],
+    queries: Sequence[SumQuery],
     users: int,
     opener: Opener | None,
     info: bytes,
@@ -232,7 +232,7 @@ def decode_shares(
         if share["count"] != users or len(share["parts"]) != len(parts):
             raise UnusableBatch(f"a batch of {share['count']} users where {users} were announced")
     try:
-        views = _decode_parts(shares, parts, asks, opener, info)
+        views = _decode_parts(shares, parts, queries, opener, info)
         _check_users(views, parts, users)
         return views
     except UnusableBatch:
@@ -242,14 +242,14 @@ def decode_shares(
 
 
 def _decode_parts(
-    shares: Sequence[Share], parts: Sequence[Part], asks: Sequence[SumQuery], opener: Opener | None, info: bytes
+    shares: Sequence[Share], parts: Sequence[Part], queries: Sequence[SumQuery], opener: Opener | None, info: bytes
 ) -> list[tuple[Any, ...]]:
     made = []
     seals: set[bytes] = set()  # of the round: each was drawn for one report
-    for place, (part, ask) in enumerate(zip(parts, asks, strict=True)):
+    for place, (part, query) in enumerate(zip(parts, queries, strict=True)):
         texts = [share["parts"][place] for share in shares]
         if part.form == "sealed":
-            made.append(_open_reports(texts[0], part, ask.protocol.mixer, opener, info, seals))
+            made.append(_open_reports(texts[0], part, query.protocol.mixer, opener, info, seals))
             continue
         first, *others = (make_mixer_encoding().loads(text) for text in texts)
         for other in others:
@@ -260,7 +260,7 @@ def _decode_parts(
         if not isinstance(made[-1], tuple) or not made[-1]:
             raise UnusableBatch("a share without a view of one of its parts")
         for view in made[-1]:
-            _check_view(view, ask.protocol.mixer)
+            _check_view(view, query.protocol.mixer)
     return made
 
 

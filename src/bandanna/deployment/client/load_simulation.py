@@ -264,10 +264,10 @@ class SimulatedUsers:
         ):
             return False
         tickets, reporter = self._tickets(batch), self._reporter(batch)
-        asks = view.asks()
+        queries = view.queries()
         seed.state = view.state
         if isinstance(episode, AssignedArms) and not batch.clients:  # the place says which arm
-            places = self._open(reporter, batch, asks, tickets)
+            places = self._open(reporter, batch, queries, tickets)
             tickets = [tickets[user] for user in np.argsort(places).tolist()]
             rows = seed.assigned(episode, episode.users)
         else:
@@ -278,12 +278,12 @@ class SimulatedUsers:
         rows = self.told(view, rows)
         answering = self._draw_answering(batch.slots)
         self.account.dropped += int(np.sum(~answering))
-        self._report(reporter, batch, 0, asks, tickets, rows, answering)
+        self._report(reporter, batch, 0, queries, tickets, rows, answering)
         for number in range(1, len(batch.rounds)):
             view = self._await_publication(view)
             if view.running != (batch.epoch, number):
                 return True  # it was not used
-            self._report(reporter, batch, number, view.asks(), tickets, rows, answering)
+            self._report(reporter, batch, number, view.queries(), tickets, rows, answering)
         return True
 
     def told(self, view: CurrentPublication, rows: PlayedRounds) -> PlayedRounds:
@@ -307,11 +307,11 @@ class SimulatedUsers:
         return made
 
     def _open(
-        self, reporter: BodyEncoder, batch: Batch, asks: Sequence[tuple[SumQuery, ...]], tickets: Sequence[Ticket]
+        self, reporter: BodyEncoder, batch: Batch, queries: Sequence[tuple[SumQuery, ...]], tickets: Sequence[Ticket]
     ) -> list[int]:
         """Open slots with zero reports; return their places."""
         answers = self._send(
-            [self._zeros(reporter, batch, asks, ticket, range(len(batch.rounds))) for ticket in tickets]
+            [self._zeros(reporter, batch, queries, ticket, range(len(batch.rounds))) for ticket in tickets]
         )
         return [answer[0].place for answer in answers]
 
@@ -319,12 +319,12 @@ class SimulatedUsers:
         self,
         reporter: BodyEncoder,
         batch: Batch,
-        asks: Sequence[tuple[SumQuery, ...]],
+        queries: Sequence[tuple[SumQuery, ...]],
         ticket: Ticket,
         rounds: Sequence[int],
     ) -> list[bytes]:
         bodies = (
-            reporter.zero(number, asks[number] if asks else (), ticket, self._noise_source()) for number in rounds
+            reporter.zero(number, queries[number] if queries else (), ticket, self._noise_source()) for number in rounds
         )
         return [reporter.report(ticket, number, ZERO, body) for number, body in zip(rounds, bodies, strict=True)]
 
@@ -339,13 +339,13 @@ class SimulatedUsers:
         reporter: BodyEncoder,
         batch: Batch,
         number: int,
-        asks: Sequence[tuple[SumQuery, ...]],
+        queries: Sequence[tuple[SumQuery, ...]],
         tickets: Sequence[Ticket],
         rows: PlayedRounds,
         answering: np.ndarray[Any, Any],
     ) -> None:
         """Send the final reports of a round; one that opens a slot has zero reports for the rounds after it."""
-        wanted = asks[number] if asks else ()
+        wanted = queries[number] if queries else ()
         bodies = reporter.final(number, wanted, rows, tickets, *self._randomness(wanted))
         requests = []
         later = range(1, len(batch.rounds)) if number == 0 else ()
@@ -353,15 +353,15 @@ class SimulatedUsers:
             if is_answered:
                 request = [reporter.report(ticket, number, FINAL, body)]
             else:
-                request = self._zeros(reporter, batch, asks, ticket, [number]) if number == 0 else []
-            requests.append(request + (self._zeros(reporter, batch, asks, ticket, later) if number == 0 else []))
+                request = self._zeros(reporter, batch, queries, ticket, [number]) if number == 0 else []
+            requests.append(request + (self._zeros(reporter, batch, queries, ticket, later) if number == 0 else []))
         self._send([request for request in requests if request])
 
-    def _randomness(self, asks: Sequence[SumQuery]) -> tuple[NoiseSource, DeviceRandomness]:
+    def _randomness(self, queries: Sequence[SumQuery]) -> tuple[NoiseSource, DeviceRandomness]:
         """Return noise and coins of a simulation with the task's seed, or secure ones."""
         if self.task.seed is None:
             return self._secure, SecureRandomness()
-        stream = any(isinstance(ask.protocol, StreamProtocol) for ask in asks)
+        stream = any(isinstance(query.protocol, StreamProtocol) for query in queries)
         own = self.seed.answers
         return (own.stream if stream else own.source), own.coins
 

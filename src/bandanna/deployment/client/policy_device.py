@@ -43,7 +43,7 @@ class BodyEncoder:
     def final(
         self,
         round_: int,
-        asks: Sequence[SumQuery],
+        queries: Sequence[SumQuery],
         played: PlayedRounds,
         tickets: Sequence[Ticket],
         source: NoiseSource,
@@ -54,21 +54,23 @@ class BodyEncoder:
         if self._of_rows(round_):
             return [wanted.parts[0].to_bytes(row) for row in self._rows(played, wanted.parts[0].length)]
         told: list[list[np.ndarray[Any, Any]]] = [[] for _ in range(users)]  # messages of each user
-        for part, ask in zip(wanted.parts, asks, strict=True):
+        for part, query in zip(wanted.parts, queries, strict=True):
             own = np.arange(users) if part.arm is None else np.flatnonzero(played.arms == part.arm)
             if not len(own):
                 continue
-            statistic = self._task.policy.report(ask, RunnerState().rows(ask, played), coins)
-            for place, row in zip(own.tolist(), ask.protocol.device.report(statistic, source), strict=True):
+            statistic = self._task.policy.report(query, RunnerState().rows(query, played), coins)
+            for place, row in zip(own.tolist(), query.protocol.device.report(statistic, source), strict=True):
                 told[place].append(row)
         return [self._body(round_, rows, ticket) for rows, ticket in zip(told, tickets, strict=True)]
 
-    def zero(self, round_: int, asks: Sequence[SumQuery], ticket: Ticket, source: NoiseSource) -> bytes:
+    def zero(self, round_: int, queries: Sequence[SumQuery], ticket: Ticket, source: NoiseSource) -> bytes:
         """Draw the body of a user who has not answered, with all of its noise."""
         wanted = self.batch.rounds[round_]
         if self._of_rows(round_):
             return wanted.parts[0].to_bytes(np.zeros(wanted.parts[0].length))
-        told = [ask.protocol.device.zero(source)[0] for ask in asks[: len(wanted.own)]]  # the same whatever the arm
+        told = [
+            query.protocol.device.zero(source)[0] for query in queries[: len(wanted.own)]
+        ]  # the same whatever the arm
         return self._body(round_, told, ticket)
 
     def report(self, ticket: Ticket, round_: int, version: int, body: bytes) -> bytes:
@@ -79,7 +81,7 @@ class BodyEncoder:
         """Tell whether a round sends rows; refuse that unless the task trusts its server with rows."""
         rows = self.batch.rounds[round_].parts[0].form == "row"
         if rows and not sends_rows(self._task.policy):
-            raise BandannaError(f"batch {self.batch.epoch} asks for rows, and the task trusts no server with them")
+            raise BandannaError(f"batch {self.batch.epoch} collects rows, and the task trusts no server with them")
         return rows
 
     def _rows(self, played: PlayedRounds, length: int) -> np.ndarray[Any, Any]:
@@ -146,7 +148,7 @@ class CurrentPublication(VerifiedPublication):
         episode = self.task.policy.episode(self.state)
         return episode if place == 0 or episode is None else self.task.policy.next_episode(episode)
 
-    def asks(self, place: int = 0) -> tuple[tuple[SumQuery, ...], ...]:
+    def queries(self, place: int = 0) -> tuple[tuple[SumQuery, ...], ...]:
         """Return the queries of every round of a batch; only those of the running round have their final place."""
         policy, episode = self.task.policy, self.episode(place)
         if episode is None:
@@ -206,7 +208,7 @@ class PolicyDevice(DeviceLogic):
             hint = "Here a client answers for all plays of a batch"
             raise InvalidArgument("task", self._task.content["algorithm"], "a task whose users play one arm each", hint)
         try:
-            self._view(content).asks(place)  # checks the plan
+            self._view(content).queries(place)  # checks the plan
         except BandannaError:
             raise
         except Exception as error:  # a state that is none of this policy's fails anywhere
@@ -217,9 +219,9 @@ class PolicyDevice(DeviceLogic):
 
     def zeros(self, content: Content, place: int, slot: ReportSlot, source: NoiseSource) -> list[bytes]:
         """Draw the zero report of every round."""
-        asks = self._view(content).asks(place)
+        queries = self._view(content).queries(place)
         reporter, rounds = self._reporter(slot), range(len(slot.batch.rounds))
-        return [reporter.zero(number, asks[number] if asks else (), slot.ticket, source) for number in rounds]
+        return [reporter.zero(number, queries[number] if queries else (), slot.ticket, source) for number in rounds]
 
     def final(
         self,
@@ -240,8 +242,8 @@ class PolicyDevice(DeviceLogic):
         if view.batches[place] != slot.batch:  # its noise follows from the plan under which slots were opened
             raise BandannaError(f"batch {slot.batch.epoch} is announced with another plan than when it began")
         self.batch(content, place)
-        asks = view.asks(place)
-        wanted, reporter = asks[round_] if asks else (), self._reporter(slot)
+        queries = view.queries(place)
+        wanted, reporter = queries[round_] if queries else (), self._reporter(slot)
         zero = reporter.zero(round_, wanted, slot.ticket, source)
         try:
             played = PlayedRounds(

@@ -485,10 +485,10 @@ class RewardsReader(PublicationReader):
             theta=_POSTERIOR,
         )
 
-    def _report(self, ask: SumQuery, features: Floats) -> Floats:
+    def _report(self, query: SumQuery, features: Floats) -> Floats:
         """Return what a user with these features and a reward of 1 reports before noise."""
         played = PlayedRounds(features=features[None], rewards=np.ones(1))
-        return np.asarray(self._policy.report(ask, played, NumberedRandomness(0, 0)).values[0])
+        return np.asarray(self._policy.report(query, played, NumberedRandomness(0, 0)).values[0])
 
     def read(
         self, said: VerifiedPublication, before: tuple[VerifiedPublication, PublicationReading] | None

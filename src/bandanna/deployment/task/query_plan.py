@@ -42,7 +42,7 @@ from bandanna.protocols.mixers import Mixer, SummingMixer
 # Planned queries
 
 
-_MOST = 10_000  # asks of one episode
+_MOST = 10_000  # queries of one episode
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,12 +54,12 @@ class QueryPlan:
     round holds queries up to the first that depends on an answer of this episode.
     """
 
-    asks: tuple[SumQuery, ...]
+    queries: tuple[SumQuery, ...]
     rounds: tuple[tuple[int, ...], ...]
 
     def round_of(self, number: int) -> tuple[SumQuery, ...]:
         """Return the queries of one round."""
-        return tuple(self.asks[place] for place in self.rounds[number])
+        return tuple(self.queries[place] for place in self.rounds[number])
 
 
 def count_reporters(episode: Episode) -> int:
@@ -73,33 +73,33 @@ def count_reporters(episode: Episode) -> int:
 def plan_queries(policy: Policy[Any], state: Any, episode: Episode) -> QueryPlan:
     """Return the plan of an episode, found with trial answers; twice, to compare the plans."""
     if not episode.released:
-        return QueryPlan(asks=(), rounds=())
+        return QueryPlan(queries=(), rounds=())
     if isinstance(policy, RunningSumPolicy) and isinstance(episode, FixedLength):  # one sum, whatever the state
-        return QueryPlan(asks=(policy._query(episode),), rounds=((0,),))
+        return QueryPlan(queries=(policy._query(episode),), rounds=((0,),))
     first, second = (_trial_queries(policy, state, episode, answer) for answer in (0.0, 0.25))
     if [each.protocol for each in first] != [each.protocol for each in second]:
-        raise BandannaError(f"{type(policy).__name__} asks for other sums when answers are other ones: not deployable")
+        raise BandannaError(f"{type(policy).__name__} queries other sums if answers are different: not deployable")
     rounds: list[list[int]] = []
     for place, (one, other) in enumerate(zip(first, second, strict=True)):
         if not rounds or not _is_equal(one.at, other.at):
             rounds.append([])
         rounds[-1].append(place)
-    return QueryPlan(asks=first, rounds=tuple(map(tuple, rounds)))
+    return QueryPlan(queries=first, rounds=tuple(map(tuple, rounds)))
 
 
 def _trial_queries(policy: Policy[Any], state: Any, episode: Episode, share: float) -> tuple[SumQuery, ...]:
     """Return the queries if every answer were `share` of the number of users in each coordinate."""
     steps, users = policy.learn(state, episode), count_reporters(episode)
-    asks: list[SumQuery] = []
+    queries: list[SumQuery] = []
     try:
-        ask = next(steps)
-        while len(asks) < _MOST:
-            asks.append(ask)
-            total = np.full(ask.protocol.domain.dim, share * users)
-            ask = steps.send(Estimate(total=total, count=users, variance=1.0))
+        query = next(steps)
+        while len(queries) < _MOST:
+            queries.append(query)
+            total = np.full(query.protocol.domain.dim, share * users)
+            query = steps.send(Estimate(total=total, count=users, variance=1.0))
     except StopIteration:
-        return tuple(asks)
-    raise BandannaError(f"{type(policy).__name__} asks more than {_MOST} times about one episode")
+        return tuple(queries)
+    raise BandannaError(f"{type(policy).__name__} makes more than {_MOST} queries about one episode")
 
 
 def _is_equal(one: Any, other: Any) -> bool:
@@ -116,28 +116,28 @@ def next_query_or_state(
     """Return the query after these answers, or the state that was learned: (query, None) or (None, state)."""
     steps = policy.learn(state, episode)
     try:
-        ask = next(steps)
+        query = next(steps)
         for answer in answers:
-            ask = steps.send(answer)
+            query = steps.send(answer)
     except StopIteration as learned:
         return None, learned.value
-    return ask, None
+    return query, None
 
 
 def queries_of_round(
     policy: Policy[Any], state: Any, episode: Episode, answers: Sequence[Estimate], plan: QueryPlan, number: int
 ) -> tuple[SumQuery, ...]:
     """Return the queries of a round, evaluated where earlier answers say."""
-    asks: list[SumQuery] = []
+    queries: list[SumQuery] = []
     given = list(answers)
     for place in plan.rounds[number]:
-        ask, _ = next_query_or_state(policy, state, episode, given)
-        if ask is None or ask.protocol != plan.asks[place].protocol:
-            raise BandannaError(f"{type(policy).__name__} asks for another sum than was planned")
-        asks.append(ask)
-        total = np.zeros(ask.protocol.domain.dim)  # of asks in one round, none is placed where another's answer is
+        query, _ = next_query_or_state(policy, state, episode, given)
+        if query is None or query.protocol != plan.queries[place].protocol:
+            raise BandannaError(f"{type(policy).__name__} queries another sum than was planned")
+        queries.append(query)
+        total = np.zeros(query.protocol.domain.dim)  # no query depends on an answer of its round
         given.append(Estimate(total=total, count=count_reporters(episode), variance=1.0))
-    return tuple(asks)
+    return tuple(queries)
 
 
 # Batches of episodes
@@ -165,7 +165,7 @@ def make_batch(
     if isinstance(episode, StoppedByPublicData):
         check_deployable(policy)
     assigned = episode if isinstance(episode, AssignedArms) else None
-    rows, plan = sends_rows(policy), QueryPlan(asks=(), rounds=())
+    rows, plan = sends_rows(policy), QueryPlan(queries=(), rounds=())
     if rows and episode.released:
         averages = 1 if assigned is None or assigned.clients is None else len(assigned.arms)
         length = int(getattr(policy, "dim", 0)) + averages + 3  # arm, group, whether there was an answer
@@ -173,7 +173,11 @@ def make_batch(
     else:
         plan = plan_queries(policy, state, episode)
         rounds = tuple(
-            Round(parts=tuple(_make_part(ask, mixer_count=mixer_count, seeded=seeded) for ask in plan.round_of(number)))
+            Round(
+                parts=tuple(
+                    _make_part(query, mixer_count=mixer_count, seeded=seeded) for query in plan.round_of(number)
+                )
+            )
             for number in range(len(plan.rounds))
         )
         for each in rounds:
@@ -191,31 +195,31 @@ def make_batch(
     return made, plan
 
 
-def _make_part(ask: SumQuery, *, mixer_count: int, seeded: bool) -> Part:
-    mixer, stream = ask.protocol.mixer, isinstance(ask.protocol, StreamProtocol)
-    form, dtype = "plain", _choose_dtype(ask, seeded)
+def _make_part(query: SumQuery, *, mixer_count: int, seeded: bool) -> Part:
+    mixer, stream = query.protocol.mixer, isinstance(query.protocol, StreamProtocol)
+    form, dtype = "plain", _choose_dtype(query, seeded)
     if mixer_count == 2:
         if not isinstance(mixer, SummingMixer | LevelMixer):
-            raise InvalidArgument("mixers", 2, f"1 with {ask.protocol.name}", "Only counts can be split into shares")
+            raise InvalidArgument("mixers", 2, f"1 with {query.protocol.name}", "Only counts can be split into shares")
         form, dtype = "shares", "<u8"
-    elif isinstance(mixer, SortingMixer) and ask.protocol.trust == "shuffle":
+    elif isinstance(mixer, SortingMixer) and query.protocol.trust == "shuffle":
         form = "sealed"
     return Part(
-        arm=ask.arm,
+        arm=query.arm,
         form=form,
         dtype=dtype,
         length=mixer.length,
-        stream=ask.stream if stream else None,
+        stream=query.stream if stream else None,
         mixer=make_mixer_encoding().dumps(mixer),
     )
 
 
-def _choose_dtype(ask: SumQuery, seeded: bool) -> str:
+def _choose_dtype(query: SumQuery, seeded: bool) -> str:
     """Return the type on the wire: counts are unsigned, others are steps of a grid, or floats in a seeded test."""
-    if isinstance(ask.protocol.mixer, SummingMixer | LevelMixer):
-        return "<u4" if _largest(ask.protocol.mixer) < 2**32 else "<u8"
+    if isinstance(query.protocol.mixer, SummingMixer | LevelMixer):
+        return "<u4" if _largest(query.protocol.mixer) < 2**32 else "<u8"
     source: NoiseSource = FastNoise(np.random.default_rng(0)) if seeded else SecureNoise()
-    return "<i8" if ask.protocol.device.zero(source).dtype.kind in "iu" else "<f8"
+    return "<i8" if query.protocol.device.zero(source).dtype.kind in "iu" else "<f8"
 
 
 def _largest(mixer: Mixer) -> int:
@@ -227,7 +231,7 @@ def _check_lengths(round_: Round) -> None:
     """Refuse a round in which users would send different lengths."""
     arms = {part.arm is None for part in round_.parts}
     if len(arms) > 1 or (round_.by_arm and len({(part.size, part.dtype) for part in round_.parts}) > 1):
-        raise BandannaError("asks of one round whose reports have different lengths: not deployable")
+        raise BandannaError("queries of one round whose reports have different lengths: not deployable")
 
 
 # The first batches of a task
@@ -255,10 +259,10 @@ def first_batches(
     return tuple(found)
 
 
-def _constant_answer(value: float, users: int, ask: SumQuery) -> Estimate:
+def _constant_answer(value: float, users: int, query: SumQuery) -> Estimate:
     """Return the answer if every user had reported this number everywhere."""
-    rows = isinstance(ask.protocol, ClearRows)
-    shape = (*(users,) * rows, ask.protocol.domain.dim)
+    rows = isinstance(query.protocol, ClearRows)
+    shape = (*(users,) * rows, query.protocol.domain.dim)
     return Estimate(total=np.full(shape, value if rows else value * users), count=users, variance=1.0)
 
 
@@ -306,9 +310,9 @@ def client_task_section(policy: Policy[Any], features: Any, *, mixers: int, seed
     rows, plans = sends_rows(policy), dict[str, dict[str, Any]]()
     for episode in episodes:
         batch, planned = make_batch(policy, state, episode, epoch=0, mixer_count=mixers, seeded=False)
-        asks = [planned.round_of(number) for number in range(len(planned.rounds))]
+        queries = [planned.round_of(number) for number in range(len(planned.rounds))]
         told = batch.to_dict()
-        rounds, devices = rounds_digest(told), [[None]] if rows else [_device_parameters(each) for each in asks]
+        rounds, devices = rounds_digest(told), [[None]] if rows else [_device_parameters(each) for each in queries]
         users = 1 if rows else least_users(told)
         found = plans.setdefault(rounds, {"rounds": rounds, "users": users, "devices": devices})
         if found["devices"] != devices:
@@ -350,9 +354,9 @@ def _rules_of_assigned_arms(policy: Policy[Any], state: Any) -> DeviceRules | No
     return choose, (RewardStatistic(low=low, high=high),), episodes
 
 
-def _device_parameters(asks: tuple[SumQuery, ...]) -> list[dict[str, Any]]:
+def _device_parameters(queries: tuple[SumQuery, ...]) -> list[dict[str, Any]]:
     """Return the device of every part; of one arm if users report for their own."""
-    return [ask.protocol.device.parameters for ask in (asks[:1] if asks[0].arm is not None else asks)]
+    return [query.protocol.device.parameters for query in (queries[:1] if queries[0].arm is not None else queries)]
 
 
 # Verified publications

@@ -256,7 +256,7 @@ def _play_seed(policy: Policy[Any], asked: ClientInquiry, tally: Tally, rounds: 
                 tally.steady(gaps[arm : arm + 1], playing)
                 tally.add_plays(np.array([arm]), playing)
         if episode.plays.sum() <= left:
-            state = drive_learning(policy.learn(state, episode), lambda ask, now=episode: asked.answer(ask, now))  # type: ignore[misc]
+            state = drive_learning(policy.learn(state, episode), lambda query, now=episode: asked.answer(query, now))  # type: ignore[misc]
             asked.counts.update({"phases": 1, "actions": len(episode.arms)})
         elif episode.clients is None:  # whoever was asked has answered
             asked.count(left, numbers=1, bits=FLOAT_BITS, counted=1)
@@ -273,22 +273,22 @@ class ClientInquiry:
         self.counts: Counter[str] = Counter()
         self.clipped, self.longest = 0, (0, 0)  # numbers, bits
 
-    def answer(self, ask: SumQuery, episode: AssignedArms) -> Estimate:
+    def answer(self, query: SumQuery, episode: AssignedArms) -> Estimate:
         """Answer a query by asking the clients of an episode."""
-        assert isinstance(ask.protocol, BatchProtocol)
+        assert isinstance(query.protocol, BatchProtocol)
         if episode.clients is None:
             self.count(int(episode.plays.sum()), numbers=1, bits=FLOAT_BITS, counted=1)
-            return ask.protocol.release(self._strangers(ask, episode), self.source, path=self.path)
-        numbers, bits = len(episode.arms), ask.protocol.bits_per_user
-        counted = bits if ask.protocol.trust == "shuffle" else numbers  # shuffled counts are sent bit by bit
+            return query.protocol.release(self._strangers(query, episode), self.source, path=self.path)
+        numbers, bits = len(episode.arms), query.protocol.bits_per_user
+        counted = bits if query.protocol.trust == "shuffle" else numbers  # shuffled counts are sent bit by bit
         self.count(episode.clients, numbers=numbers, bits=bits, counted=counted)
         arms, each = self.arms[episode.arms], self.path == "messages"
         clients = self.world.clients(self.place, arms, episode.plays, episode.clients, each=each)
-        reports = (self.policy.report(ask, PlayedRounds(rewards=block), self.coins) for block in clients)
-        whole = each or ask.protocol.rounds_each_row
+        reports = (self.policy.report(query, PlayedRounds(rewards=block), self.coins) for block in clients)
+        whole = each or query.protocol.rounds_each_row
         gathered = _client_rows if whole else _mean_row
-        statistic = gathered(ask.protocol.domain, reports, episode.clients)
-        estimate = ask.protocol.release(statistic, self.source, path=self.path)
+        statistic = gathered(query.protocol.domain, reports, episode.clients)
+        estimate = query.protocol.release(statistic, self.source, path=self.path)
         self.clipped += int(statistic.clipped) + clients.clipped  # known when all clients have come
         return estimate
 
@@ -298,7 +298,7 @@ class ClientInquiry:
         self.counts.update({name: clients * amount for name, amount in amounts.items()})
         self.longest = (max(self.longest[0], numbers), max(self.longest[1], bits))
 
-    def _strangers(self, ask: SumQuery, episode: AssignedArms) -> Statistic:
+    def _strangers(self, query: SumQuery, episode: AssignedArms) -> Statistic:
         """Ask a fresh client in every round; path="law" draws how many of them have either reward."""
         arms, bound = self.arms[episode.arms], self.world.environment.bound
         if self.path == "law":
@@ -313,7 +313,7 @@ class ClientInquiry:
                 drawn.extend(block[:, 0] for block in clients)
                 beyond += clients.clipped
             rows = PlayedRounds(rewards=np.concatenate(drawn), arms=np.repeat(episode.arms, episode.plays))
-        statistic = self.policy.report(ask, rows, self.coins)
+        statistic = self.policy.report(query, rows, self.coins)
         self.clipped += int(statistic.clipped) + beyond
         return statistic
 

@@ -413,8 +413,8 @@ class _EpisodeAnswerer:
     def answer(self, statistic: Statistic) -> Callable[[SumQuery], Estimate]:
         """Return the function that answers the single query of an episode."""
 
-        def release(ask: SumQuery) -> Estimate:
-            self.desk, estimate = self.desk.release(ask, statistic, self.source, path=self.path)
+        def release(query: SumQuery) -> Estimate:
+            self.desk, estimate = self.desk.release(query, statistic, self.source, path=self.path)
             self.clipped = self.clipped + statistic.clipped
             return estimate
 

@@ -62,43 +62,43 @@ class QueryAnswerer:
         """Return the state after an episode with these rows."""
         check_batch_size(episode, played)
         self.desk = self.desk.keep(self.policy.execution.retained_groups, played)
-        return drive_learning(self.policy.learn(state, episode), lambda ask: self._answer(ask, played))
+        return drive_learning(self.policy.learn(state, episode), lambda query: self._answer(query, played))
 
     def end(self, state: Any, episode: Episode, played: PlayedRounds) -> None:
         """Count the clipped reports of an episode that the horizon cuts short; nothing is released."""
-        ask = next(self.policy.learn(state, episode))
-        self.clipped = self.clipped + self.policy.report(ask, played, self.coins).clipped
+        query = next(self.policy.learn(state, episode))
+        self.clipped = self.clipped + self.policy.report(query, played, self.coins).clipped
 
-    def _answer(self, ask: SumQuery, played: PlayedRounds) -> Estimate:
+    def _answer(self, query: SumQuery, played: PlayedRounds) -> Estimate:
         self.releases += 1
-        sums = ask.protocol if isinstance(ask.protocol, BatchProtocol) and ask.protocol.sums_only else None
-        if sums is not None and ask.arm is not None and ask.at is None and played.counts is not None:
-            return sums.release_total(*self._sum_of(ask, ask.arm, played), self.source)
-        statistic = form_reports(self.policy, ask, self.desk.rows(ask, played), self.coins)
-        if ask.of == "episode" and (ask.step == 0 or ask.arm is not None):  # every row once
+        sums = query.protocol if isinstance(query.protocol, BatchProtocol) and query.protocol.sums_only else None
+        if sums is not None and query.arm is not None and query.at is None and played.counts is not None:
+            return sums.release_total(*self._sum_of(query, query.arm, played), self.source)
+        statistic = form_reports(self.policy, query, self.desk.rows(query, played), self.coins)
+        if query.of == "episode" and (query.step == 0 or query.arm is not None):  # every row once
             self.clipped = self.clipped + statistic.clipped
-        if sums is not None and ask.of == "episode":
+        if sums is not None and query.of == "episode":
             users = _max_users(statistic)  # seeds may have different numbers of users
             return sums.release_total(statistic.total(), users, self.source)
-        source = self.stream if isinstance(ask.protocol, StreamProtocol) else self.source
-        self.desk, estimate = self.desk.release(ask, statistic, source, path=self.path)
+        source = self.stream if isinstance(query.protocol, StreamProtocol) else self.source
+        self.desk, estimate = self.desk.release(query, statistic, source, path=self.path)
         return estimate
 
-    def _sum_of(self, ask: SumQuery, arm: int, played: PlayedRounds) -> tuple[Floats, int]:
+    def _sum_of(self, query: SumQuery, arm: int, played: PlayedRounds) -> tuple[Floats, int]:
         """Return the exact sum and the number of an arm's users; all arms are replicates of the same rows."""
         rows_before, protocol = self._sums_of
-        if rows_before is not played or protocol is not ask.protocol:
+        if rows_before is not played or protocol is not query.protocol:
             assert played.arms is not None
             assert played.counts is not None
             each = np.count_nonzero(played.arms == played.arms[0])  # rows of an arm, which stand together
             counts = played.counts.reshape(-1, each)
             rows = PlayedRounds(rewards=played.rewards.reshape(-1, each), counts=counts)
-            reports = self.policy.report(ask, rows, self.coins)
+            reports = self.policy.report(query, rows, self.coins)
             sums = zip(reports.total(), counts.sum(axis=1).tolist(), strict=True)
             self._sums = dict(zip(played.arms[::each].tolist(), sums, strict=True))
-            self._sums_of = played, ask.protocol
+            self._sums_of = played, query.protocol
             self.clipped = self.clipped + reports.clipped.sum()
-        return self._sums.get(arm, (np.zeros(ask.protocol.domain.dim), 0))  # nobody was given it
+        return self._sums.get(arm, (np.zeros(query.protocol.domain.dim), 0))  # nobody was given it
 
 
 def _max_users(statistic: Statistic) -> int:

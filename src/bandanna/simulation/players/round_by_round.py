@@ -221,10 +221,10 @@ def play_glm_rounds(policy: Any, world: World, tally: Tally, rounds: int, *, pat
     room = rounds if policy.execution.retained_groups else 0
     features, rewards = np.zeros((tally.n_seeds, room, policy.dim)), np.zeros((tally.n_seeds, room))
 
-    def answer(ask: SumQuery) -> Estimate:
-        assert isinstance(ask.protocol, BatchProtocol)
-        held = row if ask.of == "episode" else PlayedRounds(features=features[:, :done], rewards=rewards[:, :done])
-        return ask.protocol.release(policy.report(ask, held, coins), source, path=path)
+    def answer(query: SumQuery) -> Estimate:
+        assert isinstance(query.protocol, BatchProtocol)
+        held = row if query.of == "episode" else PlayedRounds(features=features[:, :done], rewards=rewards[:, :done])
+        return query.protocol.release(policy.report(query, held, coins), source, path=path)
 
     for span in split_rounds(world, rounds, tally.n_seeds):
         chunk = read_all_arms(world, span, policy)
@@ -362,10 +362,10 @@ class _BlockSeeds:
         for t in range(chunk.start, chunk.stop):
             choice = policy.act(policy.publish(self.state), chunk.contexts[:, t - chunk.start, None], self.coins)
             self._record(chunk, everyone, self.position[:, None], choice.actions, choice.groups, once)
-            ask, rows = policy.make_round_query(self.state), slice(t, t + 1)
+            query, rows = policy.make_round_query(self.state), slice(t, t + 1)
             held = PlayedRounds(features=self.features[:, rows], rewards=self.rewards[:, rows], groups=choice.groups)
-            statistic = policy.report(ask, held, self.coins)
-            self.desk, released = self.desk.release(ask, statistic, source, path=self.path)
+            statistic = policy.report(query, held, self.coins)
+            self.desk, released = self.desk.release(query, statistic, source, path=self.path)
             self.state = policy.record_round(self.state, released.total)
             self._settle(np.flatnonzero(policy.needs_refit(self.state)))
 
@@ -391,13 +391,13 @@ class _BlockSeeds:
         """Return the function that answers queries about the rows kept of these seeds."""
         held: dict[str, PlayedRounds] = {}
 
-        def answer(ask: SumQuery) -> Estimate:
-            assert isinstance(ask.protocol, BatchProtocol)
-            if ask.of not in held:
-                held[ask.of] = self._kept(seeds, self.policy.execution.retained_groups.index(ask.of))
-            statistic = self.policy.report(ask, held[ask.of], self.coins)
+        def answer(query: SumQuery) -> Estimate:
+            assert isinstance(query.protocol, BatchProtocol)
+            if query.of not in held:
+                held[query.of] = self._kept(seeds, self.policy.execution.retained_groups.index(query.of))
+            statistic = self.policy.report(query, held[query.of], self.coins)
             source = self.sources[int(np.ravel(seeds)[0])]  # several seeds share none: there is no noise
-            estimate = ask.protocol.release(statistic, source, path=self.path)
+            estimate = query.protocol.release(statistic, source, path=self.path)
             return replace(estimate, count=0)  # how many are in a group is as private as who is
 
         return answer
