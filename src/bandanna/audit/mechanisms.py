@@ -160,7 +160,7 @@ def _laplace_law(scale: float, value: int) -> Floats:
 
 
 def _stream_target(mechanism: ContinualGaussian, name: str, claim: Claim) -> Target:
-    """Make the target of a stream whose first element differs, scored by the likelihood of all noised numbers."""
+    """Make the target of a stream whose neighbours differ in the first element."""
     horizon, dim = mechanism.factorisation.horizon, mechanism.dim
     first = mechanism.sensitivity * np.eye(dim)[0]
 

@@ -139,7 +139,10 @@ _PILOT, _FARTHER = 256, 0.5  # runs of either neighbour, and by how much more an
 
 
 def choose_worst(scripts: Sequence[ReleaseScript], *, epsilon: float, delta: float) -> int:
-    """Choose the neighbours to attack: those that need most of the claim, or whose noise must be sampled by itself.
+    """Choose the neighbours to attack: the pair that needs most of the claim.
+
+    If none needs more than the claim, it is a pair whose noise must be sampled by itself, or whose means are farther
+    apart.
 
     Parameters
     ----------

@@ -164,7 +164,7 @@ class SlotRandomness(GeneratorRandomness):
         super().__init__(named)
 
     def among(self, wanted: Bools, name: str) -> Floats:
-        """Draw for all slots, 0 where `wanted` is false, so that one user's tie changes no other user's number."""
+        """Draw numbers for all slots, so that a tie of one user changes no other's number. Set unwanted ones to 0."""
         return np.asarray(np.where(wanted, self.uniform(wanted.shape, name), 0.0))
 
     def at(self, rows: Ints, slots: int) -> SlotRandomness:

@@ -290,7 +290,7 @@ def skewed_deviate(d: Floats, g: Floats) -> Floats:
 
 
 def laplace_tail(y: Floats, share: Floats) -> Floats:
-    """Return P(X >= y) of X with variance 1, of which Laplace noise has this share and a normal law the rest."""
+    """Return P(X >= y) for X = Laplace + normal with variance 1; `share` is the share of Laplace in the variance."""
     b = np.sqrt(np.maximum(share, 1e-12) / 2)
     a = np.sqrt(np.maximum(1 - share, 1e-12))
     ratio = a / b
@@ -311,7 +311,7 @@ _MULTIPLES = 9
 
 @dataclass(frozen=True, kw_only=True)
 class WeightedSums:
-    """Sums for one target, with rho = r - 1/2.
+    """The sums of weights w and rewards r over a log that estimates for one target need; rho = r - 1/2.
 
     Parameters
     ----------

@@ -83,7 +83,7 @@ class HttpDeployment:
         return found
 
     def tickets(self, users: Sequence[str], epoch: int, refused: Sequence[Any] = ()) -> list[Ticket]:
-        """Ask the registrar, as the host whose login knows the users."""
+        """Request tickets from the registrar with the token of the host."""
         asked: list[dict[str, Any]] = [{"user": user, "epoch": epoch} for user in users]
         for each, proofs in zip(asked, refused, strict=False):
             if proofs:

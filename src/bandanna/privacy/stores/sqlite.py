@@ -94,7 +94,7 @@ def sum_rows(sql: sqlite3.Connection, secret: bytes) -> bytes:
 
 
 def find_fault(sql: sqlite3.Connection) -> str | None:
-    """Return what is wrong with the tables, whatever their sum; None if nothing is."""
+    """Check the integrity of the tables. Return the first fault as text, or None."""
     (first,) = sql.execute("pragma integrity_check(1)").fetchone()
     if first != "ok":
         return str(first)

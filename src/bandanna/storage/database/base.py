@@ -278,7 +278,7 @@ class Database(ABC):
 
     @contextmanager
     def reading(self) -> Generator[Transaction]:
-        """Begin to read the database as it is at the first statement; writers are not waited for."""
+        """Begin a read transaction: it sees the state at its first statement and does not wait for writers."""
         self._check_usable("reading")
         link, reusable = None, False
         try:
