@@ -17,6 +17,7 @@ from bandanna.deployment.task.privacy_card import make_privacy_card, render_priv
 SCHEMA = json.loads((Path(__file__).parents[2] / "docs/reference/privacy-card.schema.json").read_text())
 TASKS: dict[str, tuple[str, dict[str, Any]]] = {
     "central": ("LinTS-JDP", {}),
+    "central with rows": ("GLM-JDP", {}),
     "local": ("LinTS-LDP", {}),
     "shuffle": ("LinTS-SDP", {}),
     "two mixers": ("LinTS-SDP", {"rules": {"mixers": 2}}),
@@ -41,6 +42,15 @@ def test_a_privacy_card_follows_its_schema_and_states_the_guarantee_of_the_task(
     text = page.read_text()
     assert all(party["sees"].partition("'")[0] in text for party in card["parties"])
     assert not re.search(r"<script|src=|https?://", text)
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_a_privacy_card_states_which_rows_and_sums_an_analyzer_keeps(name: str) -> None:
+    (keeps,) = [
+        party["keeps"] for party in make_privacy_card(make_task(name))["parties"] if party["role"] == "analyzer"
+    ]
+    assert ("Rows of earlier batches" in keeps) == (name == "central with rows")
+    assert ("Sums of earlier batches without noise" in keeps) == name.startswith("central")
 
 
 def test_the_page_of_a_privacy_card_escapes_its_title() -> None:

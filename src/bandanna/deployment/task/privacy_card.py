@@ -11,6 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from bandanna.deployment.task.description import task_facts
 from bandanna.deployment.task.document import Task
+from bandanna.deployment.task.query_plan import sends_rows
 from bandanna.privacy.guarantee import format_rounded_up
 
 FORMAT = "bandanna privacy card 1"
@@ -24,6 +25,8 @@ RETENTION = {
     " batch, until it is released, then a fingerprint of each slot.",
     "everybody": "Publications are public for good.",
 }
+_SUMS = " Sums of earlier batches without noise, if the algorithm continues them."
+_ROWS = " Rows of earlier batches with features, arm and reward, because the algorithm sums them again."
 
 
 def make_privacy_card(task: Task) -> dict[str, Any]:
@@ -64,13 +67,19 @@ def make_privacy_card(task: Task) -> dict[str, Any]:
                 "operator": facts["operators"].get(row["role"]),
                 "sees": row["sees"],
                 "guarantee_against_it": row["left"],
-                "keeps": RETENTION[row["role"]],
+                "keeps": _describe_retention(task, row["role"]),
             }
             for row in facts["sight"]
         ],
         "keys_made_by_one_machine": facts["dealer"],
         "notes": facts["notes"],
     }
+
+
+def _describe_retention(task: Task, role: str) -> str:
+    if role != "analyzer" or not sends_rows(task.policy):
+        return RETENTION[role]
+    return RETENTION[role] + _SUMS + _ROWS * bool(task.policy.execution.retained_groups)
 
 
 def render_privacy_card(card: dict[str, Any]) -> str:
