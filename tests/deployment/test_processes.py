@@ -176,6 +176,19 @@ def test_a_taken_port_is_reported_before_a_role_starts(tmp_path: Path) -> None:
     assert list(tmp_path.glob("*.db")) == []
 
 
+def test_a_role_whose_readiness_is_not_200_is_unready(tmp_path: Path) -> None:
+    policy = bd.LinTS(dim=2, horizon=64, batch=32, privacy=bd.shuffle(epsilon=4.0, delta=1e-4))
+    task, _ = on_disk(policy, tmp_path, mixers=1, seed=None)
+    running = RunningDeployment(task, tmp_path)
+    assert running.find_unready() == list(task.roles)
+    try:
+        running.start("registrar")
+        running.wait("registrar")
+        assert running.find_unready() == ["analyzer", "shuffler"]
+    finally:
+        running.stop()
+
+
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.168.0.1", "::", "example.org"])
 def test_plain_http_beyond_this_machine_needs_a_flag(host: str) -> None:
     with pytest.raises(InvalidArgument, match="--plain-http"):

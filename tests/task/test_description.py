@@ -83,7 +83,7 @@ def test_what_is_left_is_the_guarantee() -> None:
     assert f"epsilon = {format_rounded_up(stated.shuffler.epsilon)}" in table["shuffler"].left
     _, two = made("LinUCB-SDP-Vec", policy=policy, rules={"mixers": 2})
     assert table["shuffler"].left in two["shuffler"].left
-    assert "with the shuffler" in two["helper"].left
+    assert "if the shuffler keeps its shares" in two["helper"].left
     _, central = made("LinTS-JDP")
     assert central["analyzer"].left == "nothing: it is trusted"
     _, none = made("LinTS")
@@ -134,7 +134,7 @@ def test_notes_name_the_weaknesses_of_a_task() -> None:
     ("name", "rules", "who"),
     [
         ("LinUCB-SDP-Vec", {"mixers": 1}, "the registrar, the host with its token or the shuffler"),
-        ("LinUCB-SDP-Vec", {"mixers": 2}, "the registrar, the host with its token"),
+        ("LinUCB-SDP-Vec", {"mixers": 2}, "the registrar or the host with its token"),
         ("LinUCB-SDP-Amp", {"mixers": 1}, "the registrar, the host with its token or the shuffler"),
         ("LinUCB-SDP-Vec", {"mixers": 1, "noise": "mixer"}, None),
         ("LinTS-JDP", {}, None),
@@ -186,8 +186,8 @@ def test_the_promise_agrees_with_the_table(name: str, rules: dict[str, Any], tog
     if together is not None:
         assert f"Against {together}, " in words
         left = table["shuffler"].left
-        assert ("everything, as long as" in left) == (together != "the shuffler itself")
-        assert ("The shuffler alone learns who sent each report and when." in words) == ("everything" in left)
+        assert ("all data are hidden from it, as long as" in left) == (together != "the shuffler itself")
+        assert ("The shuffler alone learns who sent each report and when." in words) == ("all data are hidden" in left)
         if (stated := task.policy.guarantee.shuffler) is not None:
             assert left.endswith(describe_mixer_guarantee(task.policy.guarantee))
             assert f"Against {together}, the guarantee is epsilon = {format_rounded_up(stated.epsilon)}, " in words

@@ -234,7 +234,7 @@ def _print_task(shown: Task) -> None:
     )
     typer.echo(f"{facts['algorithm']}, {sizes}")
     typer.echo(f"\n{_wrap_text(facts['promise'], width)}\n")
-    print_texts(("role", "sees", "left against it"), [tuple(row.values()) for row in facts["sight"]])
+    print_texts(("role", "sees", "guarantee against it"), [tuple(row.values()) for row in facts["sight"]])
     typer.echo(_wrap_text(f"Clients: {', '.join(facts['clients'])}.", width))
     typer.echo(_wrap_text(facts["expectation"], width))
     for note in facts["notes"]:

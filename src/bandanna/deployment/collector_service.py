@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
+from bandanna.deployment.calls import RoleUnreachable
 from bandanna.deployment.collector import ClosedRound, Collector, Plan
 from bandanna.deployment.http.limits import Limits
 from bandanna.deployment.http.metrics import EventLog
@@ -71,15 +72,17 @@ class CollectorThread:
             self._thread.join()
 
     def _run(self) -> None:
-        pause = _STEP_SECONDS
+        pause, logged = _STEP_SECONDS, ""
         while not self._stop.wait(pause):
             try:
                 self.step()
-                pause, self.failing = _STEP_SECONDS, ""
+                pause, self.failing, logged = _STEP_SECONDS, "", ""
             except Exception as error:
-                if self.failing != type(error).__name__:
-                    self._log.say("step failed", level="error", type=type(error).__name__, place=locate_error(error))
                 self.failing, pause = type(error).__name__, min(_MOST_SECONDS, 2 * pause)
+                starting = isinstance(error, RoleUnreachable) and pause < _MOST_SECONDS
+                if self.failing != logged and not starting:  # another role may start a little later than this one
+                    self._log.say("step failed", level="error", type=self.failing, place=locate_error(error))
+                    logged = self.failing
 
     def step(self) -> None:
         """Forward closed rounds, enter a new plan, and close the running round if it is due."""

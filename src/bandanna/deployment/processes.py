@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 from prometheus_client.parser import text_string_to_metric_families
 
 from bandanna import validation
-from bandanna.deployment.calls import RoleConnection, trusted_certificates
+from bandanna.deployment.calls import RoleConnection, RoleUnreachable, trusted_certificates
 from bandanna.deployment.client.load_simulation import HttpDeployment, SimulatedUsers, summarize_users, world_for_task
 from bandanna.deployment.http.application import Application
 from bandanna.deployment.http.metrics import EventLog
@@ -205,6 +205,18 @@ class RunningDeployment:
             self.stop()
             raise
 
+    def find_unready(self) -> list[str]:
+        """Return the roles whose /readyz does not answer 200."""
+        found = []
+        for role in self._task.roles:
+            name = f"[{self._host}]" if ":" in self._host else self._host
+            connection = RoleConnection(f"http://{name}:{port_in_task(self._task, role)}", seconds=3.0)
+            with closing(connection), suppress(RoleUnreachable):
+                if connection.ask("GET", "/readyz")[0] == 200:
+                    continue
+            found.append(role)
+        return found
+
     def stop(self) -> None:
         """Stop all roles, mixers before the analyzer, and wait for their ends."""
         for role in reversed(self._task.roles):
@@ -226,6 +238,9 @@ class RunningDeployment:
         self.stop()
 
 
+_READY_SECONDS = 3.0  # between two checks of /readyz
+
+
 def serve_all(task: Task, folder: Path, *, database: str | None, host: str, say: Callable[[str], None]) -> None:
     """Serve all roles on addresses of this machine until SIGTERM or SIGINT, or until one of them ends."""
     check_loopback("--host", host)
@@ -245,12 +260,19 @@ def serve_all(task: Task, folder: Path, *, database: str | None, host: str, say:
         for role in task.roles:
             say(f"{role:10} http://{host}:{port_in_task(task, role)}  log: {running.logs[role]}")
         say("All roles answer. Stop them with Ctrl-C.")
+        unready: list[str] = []
+        next_check = time.monotonic() + _READY_SECONDS
         while not ended:
             time.sleep(0.1)
             for role, process in running.processes.items():
                 if process.poll() is not None:
                     text = f"the {role} has ended with code {process.returncode}: see {running.logs[role]}"
                     raise BandannaError(text)
+            if time.monotonic() >= next_check:
+                found = running.find_unready()
+                if found != unready:
+                    say(f"Not ready: {', '.join(found)}. See their logs." if found else "All roles are ready.")
+                unready, next_check = found, time.monotonic() + _READY_SECONDS
 
 
 # A watched deployment on one machine

@@ -19,7 +19,7 @@ from bandanna.deployment.http.routes import (
     mark_errors_safe,
     to_refusal,
 )
-from bandanna.errors import BandannaError, InvalidArgument
+from bandanna.errors import BandannaError, InvalidArgument, raise_without_context
 
 from ...drawn import examples
 from .running import Running
@@ -96,6 +96,12 @@ def test_a_place_is_a_file_and_a_line() -> None:
     assert name == "test_routes.py"
     assert int(line) > 0
     assert locate_error(ValueError()) == "unknown"
+
+
+def test_a_place_is_where_an_error_without_context_was_raised() -> None:
+    with pytest.raises(BandannaError) as caught:
+        raise_without_context(BandannaError("x"))
+    assert locate_error(caught.value).startswith("test_routes.py:")
 
 
 METHODS = st.sampled_from(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "PROPFIND"])

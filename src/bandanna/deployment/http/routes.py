@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from bandanna.deployment.messages.canonical import dumps
-from bandanna.errors import BandannaError, InvalidArgument
+from bandanna.errors import BandannaError, InvalidArgument, raise_without_context
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -147,7 +147,11 @@ def check_task(name: str, own: str) -> None:
 
 def locate_error(error: BaseException) -> str:
     """Return file:line of an exception for a log, which does not show its message."""
-    frames = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+    frames = [
+        (frame.f_code.co_filename, line)
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if frame.f_code is not raise_without_context.__code__
+    ]
     if not frames:
         return "unknown"
     file, line = frames[-1]

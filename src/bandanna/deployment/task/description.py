@@ -137,18 +137,20 @@ def _mixers(policy: Policy[Any], count: int, stated: Guarantee, batches: tuple[B
     if count == 0:
         return []
     if count == 2:
-        alone = "everything, as long as the helper keeps its part to itself; with it: "
+        alone = "all data are hidden from it, as long as the helper keeps its shares to itself; with them: "
         return [
             VisibilityRow(
                 "shuffler", f"a uniform share of every report; {_TRACES}", alone + describe_mixer_guarantee(stated)
             ),
             VisibilityRow(
-                "helper", "the other uniform share of every report, and its slot", "the same, with the shuffler"
+                "helper",
+                "the other uniform share of every report, and its slot",
+                "the same, if the shuffler keeps its shares to itself",
             ),
         ]
     if _sealed(batches):
         honest = "it adds no reports of its own and the analyzer opens nothing for it"
-        left = f"everything, as long as {honest}; else: {describe_mixer_guarantee(stated)}"
+        left = f"all data are hidden from it, as long as {honest}; else: {describe_mixer_guarantee(stated)}"
         return [VisibilityRow("shuffler", f"sealed reports, which it cannot open; {_TRACES}", left)]
     if policy.privacy.noise == "mixer":
         return [VisibilityRow("shuffler", f"every report without noise; it adds the noise; {_TRACES}", _TRUSTED)]
@@ -318,7 +320,9 @@ def list_notes(task: Task) -> list[str]:
             if one in operators and operators[one] == operators.get(other):
                 found.append(f"{one} and {other} have the same operator, so they count as one party.")
     if task.trust in ("shuffle", "concurrent") and task.policy.privacy.noise != "mixer":
-        who = "the registrar, the host with its token" + (" or the shuffler" if task.mixers == 1 else "")
+        who = "the registrar or the host with its token"
+        if task.mixers == 1:
+            who = "the registrar, the host with its token or the shuffler"
         found.append(
             "A release has the noise of a whole batch, or of all users of an arm if arms are assigned. If"
             f" {who} invents all others of a batch, only one user's noise is left. See the row of the registrar."
