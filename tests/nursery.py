@@ -107,7 +107,7 @@ class Child:
         """Return the exit code, negative after a signal; None while it runs."""
         with self._nursery.lock:
             if self.returncode is None:
-                self.returncode = self._nursery.ask(self.pid)
+                self.returncode = self._nursery.request(self.pid)
         return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
@@ -150,7 +150,7 @@ class Nursery:
         asked.close()
         atexit.register(self.close)
 
-    def ask(self, wanted: object, files: Sequence[int] = ()) -> Any:
+    def request(self, wanted: object, files: Sequence[int] = ()) -> Any:
         with self.lock:
             socket.send_fds(self._asking, [json.dumps(wanted).encode()], files)
             return json.loads(self._asking.recv(64))
@@ -160,7 +160,7 @@ class Nursery:
         assert command[0] == sys.executable
         reads, writes = os.pipe() if stdout == subprocess.PIPE else (None, None)
         out = stdout.fileno() if writes is None else writes
-        child = self.ask([os.getcwd(), *command[1:]], [out, stderr.fileno()])
+        child = self.request([os.getcwd(), *command[1:]], [out, stderr.fileno()])
         if writes is not None:
             os.close(writes)
         return Child(self, child, None if reads is None else os.fdopen(reads, "rb"))

@@ -172,20 +172,20 @@ async def test_tokens_of_roles_go_only_where_our_own_document_says(town: Town) -
     town.net.headers.clear()
     await Seen(town, token=TOKEN).look()  # the document came from the analyzer
     assert not [each for each in town.net.headers if "authorization" in each]
-    town.net.asked.clear()
+    town.net.requested.clear()
     town.net.headers.clear()
     await Seen(town, token=TOKEN, given=True).look()  # it was read from a folder of ours
     sent = {
         (port, path, headers["authorization"])
-        for (port, path), headers in zip(town.net.asked, town.net.headers, strict=True)
+        for (port, path), headers in zip(town.net.requested, town.net.headers, strict=True)
         if "authorization" in headers
     }
     roles = ("registrar", "analyzer", "shuffler")
     paths = ("/status", "/metrics")
     assert sent == {(ROLES[role], each, f"Bearer {town.secrets[role].token}") for role in roles for each in paths}
-    town.net.asked.clear()
+    town.net.requested.clear()
     await Seen(town, given=True).look()  # nobody administers
-    assert not [path for _, path in town.net.asked if path in ("/status", "/metrics")]
+    assert not [path for _, path in town.net.requested if path in ("/status", "/metrics")]
 
 
 def test_where_the_token_comes_from(tmp_path: Path) -> None:

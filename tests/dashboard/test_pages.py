@@ -76,8 +76,8 @@ async def test_a_twin_is_had_by_its_address_or_by_asking_for_json(town: Town) ->
     seen = await Seen(town, token=TOKEN).look()
     for path in addresses(town):
         named = await seen.twin("/index.json" if path == "/" else f"{path}.json")
-        asked = await seen.twin(path, headers={"accept": "application/json"})
-        assert named == asked
+        requested = await seen.twin(path, headers={"accept": "application/json"})
+        assert named == requested
         alternate = [each for each in Read(await seen.page(path)).all("link") if each.get("rel") == "alternate"]
         assert await seen.twin(str(alternate[0]["href"])) == named
 
@@ -323,7 +323,7 @@ def test_titles_and_algorithms_are_escaped(text: str, town: Town) -> None:
 
 
 async def visited(town: Town, task: Task, answers: dict[str, SignedPublication]) -> list[tuple[str, str]]:
-    """All pages of a task whose analyzer answers so, and whatever else it is asked the same."""
+    """All pages of a task whose analyzer answers so, and the same whatever else is requested."""
     seen = Seen(town, token=TOKEN)
     seen.web._client = httpx.AsyncClient(transport=Lying(answers))
     try:

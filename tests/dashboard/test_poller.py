@@ -226,7 +226,7 @@ def test_answers_of_roles_must_have_the_right_types() -> None:
     assert parse_health(answer({"ok": False}, 503)) == "unwell"
     assert parse_health(answer({"ok": True}, 503)) == "unwell"
     for told in (answer({"ok": 1}), answer({}, 404), answer(b"<html>"), answer({"ok": True}, 401)):
-        assert parse_health(told) == "untold"
+        assert parse_health(told) == "unclear"
     text = (
         b'bandanna_refusals_total{reason="ticket"} 3\nother_total 5\n'
         b'bandanna_requests_in_flight nan\nbandanna_reports_total{result="kept"} 1e3\n' * 80
@@ -252,9 +252,9 @@ async def test_a_history_that_could_not_be_read_at_once_is_read_later(town: Town
     document = await seen.twin(page)
     assert document["warnings"] == ["Publication 1: a publication that the task's analyzer has not signed"]
     town.net.lies.clear()
-    town.net.asked.clear()
+    town.net.requested.clear()
     await tried(seen)
-    assert not [path for _, path in town.net.asked if "/snapshot/" in path]  # what is known to be forged stays so
+    assert not [path for _, path in town.net.requested if "/snapshot/" in path]  # what is known to be forged stays so
     again = Seen(town)
     await tried(again)
     assert [each["publication"] for each in (await again.twin(page))["series"]] == [0, 1, 2]
@@ -304,12 +304,12 @@ def test_points_of_a_history_are_brief(tmp_path: Path) -> None:
 
 
 class Listening(BaseHTTPRequestHandler):
-    """Remembers what it was asked, and says that all is well."""
+    """Records the requests, and answers that all is well."""
 
     server: Any
 
     def do_GET(self) -> None:
-        self.server.asked.append(self.path)
+        self.server.requested.append(self.path)
         if self.path.startswith("/drip"):
             self.send_response(200)
             self.end_headers()
@@ -330,13 +330,13 @@ class Listening(BaseHTTPRequestHandler):
 
 @contextmanager
 def listening() -> Iterator[tuple[str, list[str]]]:
-    """A server inside, which nobody outside should be able to have called: its address, and what it was asked."""
+    """A server inside, which nobody outside should be able to have called: its address, and the requests."""
     server: Any = ThreadingHTTPServer(("127.0.0.1", 0), Listening)
-    server.asked, server.enough = [], threading.Event()
+    server.requested, server.enough = [], threading.Event()
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_port}", server.asked
+        yield f"http://127.0.0.1:{server.server_port}", server.requested
     finally:
         server.enough.set()
         server.shutdown()
@@ -375,7 +375,7 @@ async def watched(town: Town, **more: Any) -> Seen:
 
 
 def test_a_document_from_elsewhere_sends_us_nowhere(tmp_path: Path) -> None:
-    with listening() as (inside, asked):
+    with listening() as (inside, requested):
         town = hostile(tmp_path, inside)
 
         async def work() -> None:
@@ -386,35 +386,35 @@ def test_a_document_from_elsewhere_sends_us_nowhere(tmp_path: Path) -> None:
             assert states == {"registrar": "unnamed", "analyzer": "well", "shuffler": "unnamed"}
             assert roles["shuffler"]["url"] == f"{inside}/shuffler"
             text = Read(await seen.page(page)).text
-            assert "not asked: its address was not given with --ask" in text
-            assert "--ask ADDRESS" in text
+            assert "not queried: its address was not given with --role-url" in text
+            assert "--role-url ADDRESS" in text
             assert f"{inside}/shuffler" in text
             assert "Its collector does not say how many have joined." in text
 
         run(work)
-        assert asked == []
+        assert requested == []
 
 
 def test_addresses_of_the_operator_are_called(tmp_path: Path) -> None:
-    with listening() as (inside, asked):
+    with listening() as (inside, requested):
         town = hostile(tmp_path, inside)
         run(lambda: watched(town, named=(f"{inside}/shuffler/",)))
-        assert set(asked) == {f"/shuffler/{what}" for what in (f"tasks/{town.task.id}/open", "readyz")}
-        asked.clear()
+        assert set(requested) == {f"/shuffler/{what}" for what in (f"tasks/{town.task.id}/open", "readyz")}
+        requested.clear()
         run(lambda: watched(town, task=town.task))  # the document is the operator's own
-        assert {each.split("/")[1] for each in asked} == {"shuffler", "registrar"}
+        assert {each.split("/")[1] for each in requested} == {"shuffler", "registrar"}
 
 
-def test_the_analyzer_of_an_address_is_asked_there_alone(tmp_path: Path) -> None:
-    with listening() as (inside, asked):
+def test_the_analyzer_of_an_address_is_queried_there_alone(tmp_path: Path) -> None:
+    with listening() as (inside, requested):
         town = Town(tmp_path, roles=FILE["roles"] | {"analyzer": inside})
         run(lambda: watched(town))
-        assert asked == []
+        assert requested == []
 
 
 @pytest.mark.parametrize("path", ["/task", "/snapshot", "/summary", "/readyz", "/metrics"])
 def test_redirects_are_not_followed(path: str, tmp_path: Path) -> None:
-    with listening() as (inside, asked):
+    with listening() as (inside, requested):
         town = Town(tmp_path)
         for code in (301, 302, 307, 308):
             town.net.lies[path] = lambda _, code=code: httpx.Response(code, headers={"location": f"{inside}/secret"})
@@ -424,11 +424,11 @@ def test_redirects_are_not_followed(path: str, tmp_path: Path) -> None:
                     await watched(town)
 
             run(work)
-        assert asked == []
+        assert requested == []
 
 
 def test_a_role_that_sends_single_bytes_times_out(tmp_path: Path) -> None:
-    with listening() as (inside, asked):
+    with listening() as (inside, requested):
 
         async def work() -> None:
             web = HttpRoleClient()
@@ -439,11 +439,11 @@ def test_a_role_that_sends_single_bytes_times_out(tmp_path: Path) -> None:
             await web.close()
 
         run(work)
-        assert asked == ["/drip"]
+        assert requested == ["/drip"]
 
 
 def test_ask_takes_addresses_only() -> None:
-    with pytest.raises(InvalidArgument, match="--ask"):
+    with pytest.raises(InvalidArgument, match="--role-url"):
         board_for_places([url("analyzer")], HttpRoleClient(), None, ["shuffler.example"])
     board = board_for_places([url("analyzer")], HttpRoleClient(), None, [f"http://127.0.0.1:{ROLES['shuffler']}"])
     assert len(board.watches) == 1
@@ -503,20 +503,20 @@ def test_a_page_of_a_long_history_reads_and_shows_no_more_than_that_of_a_short_o
 
     async def work() -> tuple[int, list[int]]:
         seen = await Seen(long).look()
-        asked = [path for _, path in long.net.asked]
-        documents = [path for path in asked if "/snapshot" in path]
+        requested = [path for _, path in long.net.requested]
+        documents = [path for path in requested if "/snapshot" in path]
         assert len(documents) <= MOST + 2
-        assert len(asked) <= MOST + 20
+        assert len(requested) <= MOST + 20
         document = await seen.twin(f"/tasks/{long.task.id}.json")
         assert document["now"]["publication"] == MANY + 1
         assert len(document["series"]) <= MOST + 1
         assert [each["publication"] for each in document["series"]][:2] == [0, 128]
         assert document["privacy"]["entries"] == 1
-        long.net.asked.clear()
+        long.net.requested.clear()
         root = f"/tasks/{long.task.id}"
         pages = ["/", root, f"{root}/releases", f"{root}/releases?page=300", f"{root}/releases/17312"]
         sizes = [len(await seen.page(path)) for path in pages]
-        assert len(long.net.asked) <= 4  # a page of the history each, and two publications
+        assert len(long.net.requested) <= 4  # a page of the history each, and two publications
         lines = await seen.twin(f"{root}/releases.json?page=300")
         assert len(lines["rows"]) == PAGE
         assert lines["pages"] == -(-(MANY + 2) // PAGE)

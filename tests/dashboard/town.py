@@ -54,18 +54,18 @@ async def nothing() -> None:
 
 
 class Net(httpx.AsyncBaseTransport):
-    """Roles by their ports; `down` are those that do not answer, `asked` is what was asked of whom."""
+    """Roles by their ports; `down` are those that do not answer, `requested` lists ports and paths of all requests."""
 
     def __init__(self) -> None:
         self.apps: dict[int, Any] = {}
         self.down: set[int] = set()
-        self.asked: list[tuple[int, str]] = []
+        self.requested: list[tuple[int, str]] = []
         self.headers: list[dict[str, str]] = []
         self.lies: dict[str, Callable[[httpx.Response], httpx.Response]] = {}
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         port = request.url.port or 80
-        self.asked.append((port, request.url.raw_path.decode()))
+        self.requested.append((port, request.url.raw_path.decode()))
         self.headers.append(dict(request.headers))
         if port in self.down or port not in self.apps:
             raise httpx.ConnectError("nobody is there")

@@ -247,7 +247,7 @@ class Tickets(RuleBasedStateMachine):
             max_size=5,
         )
     )
-    def ask(self, wishes: list[tuple[str, int, str]]) -> None:
+    def request_tickets(self, wishes: list[tuple[str, int, str]]) -> None:
         requests = []
         for user, ahead, kind in wishes:
             owner = {"none": "", "own": user, "forged": user, "other's": "abca"["abc".index(user) + 1]}[kind]
@@ -327,21 +327,21 @@ def served(folder: Path) -> Iterator[Served]:
     process.stop()
 
 
-def ask(served: Served, task: Task, *wishes: dict[str, Any], headers: Any = HOST) -> httpx.Response:
+def request_tickets(served: Served, task: Task, *wishes: dict[str, Any], headers: Any = HOST) -> httpx.Response:
     return served.client.post(f"/tasks/{task.id}/tickets", json={"tickets": list(wishes)}, headers=headers)
 
 
 def test_a_host_gets_tickets_and_exchanges_a_refused_one_over_http(served: Served, folder: Path, task: Task) -> None:
-    answer = ask(served, task, {"user": "ada", "epoch": 0}, {"user": "ada", "epoch": 9})
+    answer = request_tickets(served, task, {"user": "ada", "epoch": 0}, {"user": "ada", "epoch": 9})
     given, late = answer.json()["tickets"]
     slot = decode_base64url(given["slot"], 16)
     assert (answer.status_code, late) == (200, {"refused": "epoch"})
     key = Secrets.read(folder, "analyzer", task).ticket_key(task, COLLECTOR)  # which agrees with the registrar's
     assert decode_base64url(given["collector"]) == TicketKeys(key, task.digest, COLLECTOR).key(0, slot)
-    assert ask(served, task, {"user": "ada", "epoch": 1}).status_code == 429
-    assert ask(served, task, {"user": "", "epoch": 1}).status_code == 409
+    assert request_tickets(served, task, {"user": "ada", "epoch": 1}).status_code == 429
+    assert request_tickets(served, task, {"user": "", "epoch": 1}).status_code == 409
     proof = [0, encode_base64url(slot), encode_base64url(prove_unused(key, task.digest, 0, slot))]
-    moved = ask(served, task, {"user": "ada", "epoch": 1, "refused": [proof]})
+    moved = request_tickets(served, task, {"user": "ada", "epoch": 1, "refused": [proof]})
     assert (moved.status_code, moved.json()["tickets"][0]["epoch"]) == (200, 1)
     text = served.client.get("/metrics", headers=HOST).text
     assert 'bandanna_tickets_refused_total{reason="participations"} 1' in text
@@ -352,7 +352,7 @@ def test_tickets_need_the_token(served: Served, task: Task) -> None:
     wish = {"user": "eve", "epoch": 0}
     before = tickets_given(served)
     for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "Basic the token of the registrar"}):
-        assert ask(served, task, wish, headers=headers).status_code == 401
+        assert request_tickets(served, task, wish, headers=headers).status_code == 401
     for body in (
         b"",
         b"{",
@@ -365,7 +365,7 @@ def test_tickets_need_the_token(served: Served, task: Task) -> None:
     ):
         path = f"/tasks/{task.id}/tickets"
         assert served.client.post(path, content=body, headers=HOST).status_code == 400, body
-    assert ask(served, task, *([wish] * 1001)).status_code == 400
+    assert request_tickets(served, task, *([wish] * 1001)).status_code == 400
     assert served.client.post("/tasks/other/tickets", json={"tickets": [wish]}, headers=HOST).status_code == 404
     assert served.client.get("/status").status_code == 401
     assert tickets_given(served) == before
@@ -405,20 +405,20 @@ def test_the_newest_witness_is_answered_to_an_analyzer_that_went_back(served: Se
 def test_nothing_that_was_answered_is_lost_by_a_kill(folder: Path, task: Task, tmp_path: Path) -> None:
     url = str(tmp_path / "r.db")
     first = Served(folder, "registrar", url)
-    given = ask(first, task, *({"user": f"u{i}", "epoch": 0} for i in range(50))).json()
+    given = request_tickets(first, task, *({"user": f"u{i}", "epoch": 0} for i in range(50))).json()
     beside = open_database(url, role="registrar", schema=SCHEMA)
     with pytest.raises(BandannaError, match="another process"):
         beside.claim()
     beside.close()
     first.stop(signal.SIGKILL)
     second = Served(folder, "registrar", url)
-    assert ask(second, task, *({"user": f"u{i}", "epoch": 0} for i in range(50))).json() == given
+    assert request_tickets(second, task, *({"user": f"u{i}", "epoch": 0} for i in range(50))).json() == given
     assert second.stop() == 0
 
 
 def test_no_person_is_in_the_log(served: Served, task: Task) -> None:
-    given = ask(served, task, {"user": "ada.lovelace", "epoch": 0}).json()["tickets"][0]
-    ask(served, task, {"user": "ada.lovelace", "epoch": 1})
+    given = request_tickets(served, task, {"user": "ada.lovelace", "epoch": 0}).json()["tickets"][0]
+    request_tickets(served, task, {"user": "ada.lovelace", "epoch": 1})
     served.client.put(f"/tasks/{task.id}/witness", content=b"ada.lovelace")
     said = json.dumps(served.lines())
     assert "serving" in said

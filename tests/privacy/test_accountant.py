@@ -352,7 +352,7 @@ def test_unknown_events_are_refused() -> None:
         CompositionEvent(events=(GaussianEvent(std=1.0, sensitivity=1.0), Guess())),
         repeated(repeated(Guess(), 2), 3),
     ):
-        for ask in (
+        for price in (
             lambda e: accountant.delta(e, 1.0),
             lambda e: accountant.epsilon(e, 1e-5),
             lambda e: accountant.epsilon(e, 0.0),
@@ -361,7 +361,7 @@ def test_unknown_events_are_refused() -> None:
             lambda e: accountant.satisfies(e, ZCDP(rho=1.0)),
         ):
             with pytest.raises(UnknownEvent, match="Guess"):
-                ask(event)
+                price(event)
 
 
 def test_budgets_of_an_unknown_kind_are_refused() -> None:

@@ -326,11 +326,11 @@ def test_steps_of_a_stream_are_charged_once(participations: int) -> None:
 def test_stored_releases_do_not_change() -> None:
     ledger = Ledger(budget=BUDGET)
 
-    def ask() -> list[np.ndarray]:
+    def release() -> list[np.ndarray]:
         return ledger.release(gaussian(0.5), task="t", batch=1, data=b"", draw=lambda: [np.array([1.0, 2.0])])
 
     for _ in range(3):
-        (given,) = returned = ask()
+        (given,) = returned = release()
         assert given.tolist() == [1.0, 2.0]
         given[0] = 99.0
         returned.clear()

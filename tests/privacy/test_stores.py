@@ -105,7 +105,7 @@ def test_another_database_is_refused(tmp_path: Path) -> None:
         SQLiteStore(tmp_path / "l")
 
 
-def test_a_missing_file_is_not_made_unless_asked(tmp_path: Path) -> None:
+def test_a_missing_file_is_made_only_with_create(tmp_path: Path) -> None:
     with pytest.raises(BandannaError, match="does not exist"):
         SQLiteStore(tmp_path / "l", create=False)
     assert not (tmp_path / "l").exists()
@@ -379,21 +379,21 @@ def test_appearances_of_many_users_are_counted_at_once(database: Database) -> No
 def test_queries_use_an_index(tmp_path: Path) -> None:
     database = open_database(str(tmp_path / "x.db"), role="analyzer", schema=SCHEMA)
     with database.transaction() as transaction:
-        asked: list[tuple[str, tuple[Any, ...]]] = []
+        statements: list[tuple[str, tuple[Any, ...]]] = []
         store = TransactionStore(transaction)
-        execute = store._ask
-        store._ask = lambda sql, *values: asked.append((sql, values)) or execute(sql, *values)
+        execute = store._run_query
+        store._run_query = lambda sql, *values: statements.append((sql, values)) or execute(sql, *values)
         Ledger(budget=BUDGET, store=store).release(
             EVENT, task="t", batch=1, data=b"x", draw=lambda: 1.0, members=["a", "b"]
         )
         plans = [
             row[-1]
-            for sql, values in asked
+            for sql, values in statements
             if not sql.startswith("insert into ledger_events")  # rare: a new price
             for row in transaction.execute(f"explain query plan {sql}", *values)
         ]
     database.close()
-    assert len(asked) > 8
+    assert len(statements) > 8
     assert {plan for plan in plans if plan.startswith("SCAN")} <= {"SCAN ledger_tallies"}  # a row for each price
 
 
@@ -463,13 +463,13 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=Disk))
 
 
-class Asked:
-    """A ledger that is asked for one batch after the other, with trouble; and everything it has answered."""
+class TroubledLedger:
+    """A ledger that releases one batch after the other, with failures, and all its answers."""
 
     def __init__(self, store: Any) -> None:
         self.ledger, self.drawn, self.seen = Ledger(budget=BUDGET, store=store), 0, {}
 
-    def ask(self, batch: int, trouble: Any) -> None:
+    def spend(self, batch: int, trouble: Any) -> None:
         def draw() -> int:
             self.drawn += 1
             return self.drawn
@@ -492,10 +492,10 @@ class Asked:
         batch, calm = 0, 0
         while calm < 3:
             one = trouble(batch + 1)
-            self.ask(batch, one)
+            self.spend(batch, one)
             calm = 0 if one.fired else calm + 1
             for _ in range(2):
-                self.ask(batch, nullcontext())
+                self.spend(batch, nullcontext())
             batch += 1
         self.check(self.ledger.store, batch)
         return batch
@@ -506,26 +506,26 @@ class Asked:
         assert [one.members for one in entries] == [(f"m{i}", f"n{i}") for i in range(count)]
         assert store.tasks() == {"t": {NOISY: count}}
         assert store.appearances("t", ["m0", "n1", "x"]) == {"m0": 1, "n1": 1, "x": 0}
-        run_threads(lambda: self.ask(0, nullcontext()), 1)  # no lock is held
+        run_threads(lambda: self.spend(0, nullcontext()), 1)  # no lock is held
 
 
 def test_an_interrupt_at_any_line_leaves_a_memory_store_whole() -> None:
-    assert Asked(MemoryStore()).sweep(Interrupt) > 40
+    assert TroubledLedger(MemoryStore()).sweep(Interrupt) > 40
 
 
 def test_an_interrupt_at_any_line_leaves_a_file_store_whole(tmp_path: Path) -> None:
-    asked = Asked(SQLiteStore(tmp_path / "l"))
-    count = asked.sweep(Interrupt)
+    troubled = TroubledLedger(SQLiteStore(tmp_path / "l"))
+    count = troubled.sweep(Interrupt)
     assert count > 100
-    asked.check(SQLiteStore(tmp_path / "l", create=False), count)
+    troubled.check(SQLiteStore(tmp_path / "l", create=False), count)
 
 
 @pytest.mark.parametrize("how", ["before", "after", "gone"])
 def test_a_failing_statement_leaves_a_release_whole_or_undone(how: str, tmp_path: Path) -> None:
-    asked = Asked(SQLiteStore(tmp_path / "l"))
-    count = asked.sweep(partial(Failure, how))
+    troubled = TroubledLedger(SQLiteStore(tmp_path / "l"))
+    count = troubled.sweep(partial(Failure, how))
     assert count > 10
-    asked.check(SQLiteStore(tmp_path / "l", create=False), count)
+    troubled.check(SQLiteStore(tmp_path / "l", create=False), count)
 
 
 @pytest.mark.parametrize(
@@ -541,7 +541,7 @@ def test_a_file_that_was_never_finished(trouble: Callable[[int], Any], stride: i
         except (KeyboardInterrupt, BandannaError):
             pass
         calm, k = 0 if one.fired else calm + 1, k + stride
-        asked = Asked(SQLiteStore(path))
-        asked.ask(0, nullcontext())
-        assert asked.seen == {0: 1}
+        troubled = TroubledLedger(SQLiteStore(path))
+        troubled.spend(0, nullcontext())
+        assert troubled.seen == {0: 1}
     assert k > 10

@@ -61,11 +61,11 @@ def _asked(town: Town, *paths: str) -> list[httpx.Response]:
         metrics=CollectorRegistry(), log=EventLog("analyzer", stream=io.StringIO()), token=None,
     )  # fmt: skip
 
-    async def ask() -> list[httpx.Response]:
+    async def send_request() -> list[httpx.Response]:
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://127.0.0.1") as client:
             return [await client.get(f"/tasks/{town.task.id}{path}") for path in paths]
 
-    return asyncio.run(ask())
+    return asyncio.run(send_request())
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -409,18 +409,18 @@ async def test_a_role_that_cannot_write_says_so(name: str, tmp_path: Path, monke
     app, host = built(name, task, tmp_path), f"{name}.example"
     token = {"authorization": f"Bearer {Secrets.read(tmp_path, name, task).token}"}
 
-    async def ask() -> tuple[int, Any, Any]:
+    async def send_request() -> tuple[int, Any, Any]:
         told, inside = (Asked(app, "GET", "/readyz", host=host, headers=each) for each in ({}, token))
         assert await told.answer() == await inside.answer()
         return await told.answer(), told.document, inside.document.get("writes")
 
     async with alive(app):
         (rows,) = opened
-        assert (await ask())[2] is None
+        assert (await send_request())[2] is None
         await asyncio.get_running_loop().run_in_executor(None, full, rows)
-        assert await ask() == (503, {"ok": False}, False)
+        assert await send_request() == (503, {"ok": False}, False)
         rows._writer._sql.execute("pragma max_page_count = 4294967294")
-        assert (await ask())[2] is None
+        assert (await send_request())[2] is None
 
 
 def test_a_database_that_can_only_be_read_is_noticed() -> None:
@@ -433,10 +433,10 @@ def test_a_database_that_can_only_be_read_is_noticed() -> None:
     rows.close()
     rows = open_database(url, role="things", schema="create table t (a integer)")
 
-    async def ask() -> int:
+    async def send_request() -> int:
         return await Asked(a_role(database=lambda: rows), "GET", "/readyz").answer()
 
-    assert asyncio.run(ask()) == 503
+    assert asyncio.run(send_request()) == 503
     rows.close()
 
 
@@ -446,7 +446,7 @@ def test_health_is_written_once_in_five_seconds(tmp_path: Path, monkeypatch: pyt
     begin = rows.transaction
     monkeypatch.setattr(rows, "transaction", lambda: (written.append(1), begin())[1])
 
-    async def ask() -> set[int]:
+    async def send_request() -> set[int]:
         app = a_role(database=lambda: rows)
         begun = time.monotonic()
         found = {await each.answer() for each in [Asked(app, "GET", "/readyz") for _ in range(200)]}
@@ -454,7 +454,7 @@ def test_health_is_written_once_in_five_seconds(tmp_path: Path, monkeypatch: pyt
         assert len(written) <= 1 + (time.monotonic() - begun) / 5
         return found
 
-    assert asyncio.run(ask()) == {200}
+    assert asyncio.run(send_request()) == {200}
     rows.close()
     with sqlite3.connect(tmp_path / "things.db") as sql:
         assert sql.execute("select count(*) from about").fetchall() == [(1,)]

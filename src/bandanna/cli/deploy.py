@@ -392,7 +392,7 @@ def simulate_clients(
 
 def dashboard(
     places: Annotated[list[str], typer.Argument(help="Analyzer URLs or directories of tasks.", metavar="PLACE")],
-    ask: Annotated[
+    role_url: Annotated[
         list[str] | None,
         typer.Option(
             help="URL of another role to query for its health. Needed only if PLACE is an analyzer URL. Repeatable.",
@@ -425,7 +425,7 @@ def dashboard(
     from bandanna.deployment.dashboard.app import serve_board
 
     serve_board(
-        places, host=host, port=port, token=token_file, cert=cert, key=key, trust=trust, named=ask or (),
+        places, host=host, port=port, token=token_file, cert=cert, key=key, trust=trust, named=role_url or (),
         names=host_name or (), say=lambda address: typer.echo(f"Dashboard: {address}  (stop it with Ctrl-C)"),
     )  # fmt: skip
 

@@ -31,7 +31,7 @@ class RoleConnection:
         context = make_tls_context() if verify_tls is True else verify_tls
         self._client = httpx.Client(base_url=url, timeout=seconds, verify=context, trust_env=False)
 
-    def ask(
+    def request(
         self, method: str, path: str, content: bytes = b"", headers: dict[str, str] | None = None
     ) -> tuple[int, bytes, dict[str, str]]:
         """Return status, body and headers of the answer; raise RoleUnreachable for no answer or a status of 5xx."""
@@ -47,7 +47,7 @@ class RoleConnection:
     def publication(self, task_id: str, after: int | None = None, wait: float = 0.0) -> SignedPublication | None:
         """Return the analyzer's newest publication; None if its number is `after`, after waiting `wait` seconds."""
         query = "" if after is None else f"?after={after}&wait={wait:g}"
-        status, content, headers = self.ask("GET", f"/tasks/{task_id}/snapshot{query}")
+        status, content, headers = self.request("GET", f"/tasks/{task_id}/snapshot{query}")
         if status == 204:
             return None
         if status != 200:

@@ -418,5 +418,5 @@ def _read_metrics(task: Task, role: str, token: str) -> dict[str, float]:
 
 def _get(task: Task, role: str, path: str, headers: dict[str, str] | None = None) -> tuple[int, bytes]:
     with closing(RoleConnection(task.url(role))) as connection:
-        status, content, _ = connection.ask("GET", path, headers=headers)
+        status, content, _ = connection.request("GET", path, headers=headers)
     return status, content

@@ -75,7 +75,7 @@ class Shuffler:
         if self.helper is not None:
             self._send_job(self.helper, closed, path)
         headers = {"Signature": self.sign("share", closed.share)}
-        status, answer, _ = self.analyzer.ask("PUT", f"{path}/shares/shuffler", closed.share, headers)
+        status, answer, _ = self.analyzer.request("PUT", f"{path}/shares/shuffler", closed.share, headers)
         if status == 202:
             return None
         if status not in (200, 201, 422):
@@ -88,7 +88,7 @@ class Shuffler:
         The share is not sent before this is known. If this database was rolled back, its totals are other ones, and the
         analyzer would have two sums of nearly the same users. Their digest says whether they are those that it has.
         """
-        status, answer, _ = self.analyzer.ask("GET", f"{path}/shares/shuffler/{digest(closed.share)}")
+        status, answer, _ = self.analyzer.request("GET", f"{path}/shares/shuffler/{digest(closed.share)}")
         if status == 200:
             return self._read_receipt(answer, closed)
         if status == 409:  # it has other totals: its receipt lets the reports be deleted
@@ -117,7 +117,7 @@ class Shuffler:
         plan, rows = found
         entries = [JobEntry(slot, key_id, plan.rounds[closed.round].sealed(body)) for slot, key_id, body in rows]
         content = write_job(task_id=self.task_id, batch=plan, round_=closed.round, entries=entries)
-        status, _, _ = helper.ask("PUT", f"{path}/job", content, {"Signature": self.sign("job", content)})
+        status, _, _ = helper.request("PUT", f"{path}/job", content, {"Signature": self.sign("job", content)})
         if status not in (200, 201):
             raise RoleUnreachable(f"the helper refuses batch {closed.epoch}: {status}")
 

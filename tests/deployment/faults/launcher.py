@@ -26,7 +26,7 @@ def arm(point: str, passes: int) -> None:
             if left[0] < 0:
                 os.kill(os.getpid(), signal.SIGKILL)
 
-    begin, ask = Database.transaction, RoleConnection.ask
+    begin, request = Database.transaction, RoleConnection.request
 
     @contextmanager
     def transaction(self: Any) -> Iterator[Any]:
@@ -35,14 +35,14 @@ def arm(point: str, passes: int) -> None:
             passed("before commit")
         passed("after commit")
 
-    def asked(self: Any, *arguments: Any) -> Any:
+    def request_with_faults(self: Any, *arguments: Any) -> Any:
         passed("before call")
-        answer = ask(self, *arguments)
+        answer = request(self, *arguments)
         passed("after call")
         return answer
 
     Database.transaction = transaction  # type: ignore[method-assign]
-    RoleConnection.ask = asked  # type: ignore[method-assign]
+    RoleConnection.request = request_with_faults  # type: ignore[method-assign]
 
 
 def main(folder: str, role: str, port: str, database: str, point: str, passes: str) -> None:

@@ -90,7 +90,7 @@ class Wire(RoleConnection):
     def __init__(self, town: Town, caller: str, callee: str) -> None:
         self._town, self._ends = town, (caller, callee)
 
-    def ask(
+    def request(
         self, method: str, path: str, content: bytes = b"", headers: dict[str, str] | None = None
     ) -> tuple[int, bytes, dict[str, str]]:
         route = partial(self._town.route, self._ends[1], method, path, content, headers or {})
@@ -307,7 +307,7 @@ class Town:
         for stored in helper.waiting():
             path = f"/tasks/{self.task.id}/batches/{stored.epoch}.{stored.round}/shares/helper"
             try:
-                status, content, _ = analyzer.ask("PUT", path, stored.share, {"Signature": stored.signature})
+                status, content, _ = analyzer.request("PUT", path, stored.share, {"Signature": stored.signature})
             except RoleUnreachable:
                 return
             receipt = loads(content).get("receipt")

@@ -67,7 +67,7 @@ class Two(Attacked):
             check=partial(check_announced, self.task),
         )
 
-    def ask(
+    def request(
         self, method: str, path: str, content: bytes = b"", headers: Any = None
     ) -> tuple[int, bytes, dict[str, str]]:
         epoch, round_ = map(int, path.split("/batches/")[1].split("/")[0].split("."))

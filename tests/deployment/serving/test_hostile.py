@@ -95,14 +95,14 @@ def test_a_client_that_does_not_read_is_disconnected(tight: Running) -> None:
 
 def test_a_flood_is_refused_with_retry_after(tight: Running) -> None:
 
-    def ask(path: str) -> httpx.Response:
+    def send_request(path: str) -> httpx.Response:
         with tight.client() as client:
             return client.post(path, content=b"x")
 
     refused = 'bandanna_refusals_total{reason="busy"}'
     before = tight.metric(refused)
     with ThreadPoolExecutor(12) as pool:
-        asked = [pool.submit(ask, "/hold") for _ in range(12)]
+        asked = [pool.submit(send_request, "/hold") for _ in range(12)]
         deadline = time.monotonic() + 600
         while tight.metric(refused) < before + 8 and time.monotonic() < deadline:
             time.sleep(0.02)
@@ -113,7 +113,7 @@ def test_a_flood_is_refused_with_retry_after(tight: Running) -> None:
     for answer in answers:
         if answer.status_code == 503:
             assert (answer.json()["reason"], answer.headers["retry-after"]) == ("busy", "1")
-    assert ask("/sleep/0").status_code == 201
+    assert send_request("/sleep/0").status_code == 201
 
 
 def test_a_busy_server_answers_its_health(tight: Running) -> None:

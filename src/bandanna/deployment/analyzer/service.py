@@ -45,7 +45,7 @@ class WitnessCall:
 
     def __call__(self, content: bytes) -> tuple[int, Any]:
         """Return the registrar's answer to the analyzer's statement; RoleUnreachable if there is none."""
-        status, answer, _ = self._registrar.ask("PUT", self._path, content)
+        status, answer, _ = self._registrar.request("PUT", self._path, content)
         try:
             return status, loads(answer)
         except BandannaError as error:

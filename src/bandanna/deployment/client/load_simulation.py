@@ -91,7 +91,7 @@ class HttpDeployment:
         content = dumps({"tickets": asked})
         headers = {"Authorization": f"Bearer {self._token}"}
         path = f"/tasks/{self._task.id}/tickets"
-        status, answer, _ = self._again(lambda: self._calls["registrar"].ask("POST", path, content, headers))
+        status, answer, _ = self._again(lambda: self._calls["registrar"].request("POST", path, content, headers))
         if status != 200:
             raise BandannaError(f"the registrar gives no tickets: {status} {answer[:200]!r}")
         made = []
@@ -106,7 +106,7 @@ class HttpDeployment:
         content, path = join_reports(list(reports)), f"/tasks/{self._task.id}/reports"
 
         def asked() -> list[ReportAnswer]:
-            status, answer, _ = self._calls[self._task.collector].ask("POST", path, content)
+            status, answer, _ = self._calls[self._task.collector].request("POST", path, content)
             told = parse_answers(status, answer, len(reports))
             if any(each.reason == "early" for each in told):
                 raise RoleUnreachable("the batch is not open yet")

@@ -141,7 +141,7 @@ def _digest(text: str) -> bytes:
 
 
 _SECONDS = 10.0  # that a page may wait for the analyzer
-_KEPT = 16  # publications that were asked for
+_KEPT = 16  # older publications that readers requested
 
 
 class PageNotFound(Exception):
@@ -520,7 +520,7 @@ def board_for_places(
     watches = []
     for url in named:
         if not is_url(url):
-            raise InvalidArgument("--ask", url, "the address of a role (http://...)")
+            raise InvalidArgument("--role-url", url, "the address of a role (http://...)")
     for place in places:
         if is_url(place):
             watches.append(TaskPoller(place.rstrip("/"), web, named=named, inside=admin is not None))

@@ -158,13 +158,13 @@ def _whole(value: Any) -> int:
 def parse_health(answer: RoleResponse) -> str:
     """Parse `GET /readyz`: 503 means not well, any status other than 200 means that the role does not say."""
     if answer.status not in (200, 503):
-        return "untold"
+        return "unclear"
     try:
         told = RoleResponse(status=200, content=answer.content, headers={}).document()
     except RoleUnavailable:
-        return "untold"
+        return "unclear"
     if not isinstance(told, dict) or type(told.get("ok")) is not bool:
-        return "untold"
+        return "unclear"
     return "well" if told["ok"] and answer.status == 200 else "unwell"
 
 
@@ -196,7 +196,7 @@ def parse_status(answer: RoleResponse) -> str:
 async def fetch_batch_status(web: RoleClient, known: TaskStatus) -> BatchStatus | None:
     """Fetch how far the running batch is; None if its collector does not say."""
     assert known.task is not None
-    url = known.asks.get(known.task.collector)
+    url = known.role_urls.get(known.task.collector)
     if url is None:
         return None
     try:
@@ -209,7 +209,7 @@ async def fetch_health(web: RoleClient, known: TaskStatus) -> tuple[RoleState, .
     """Fetch the state of every role whose address the operator has given."""
     states = []
     for role in known.roles:
-        url, state = known.asks.get(role.name), "unnamed"
+        url, state = known.role_urls.get(role.name), "unnamed"
         if url is not None:
             try:
                 state = parse_health(await web.get(f"{url}/readyz"))
@@ -225,7 +225,7 @@ async def fetch_admin_metrics(
     """Fetch metrics and status, for administrators, of the roles whose tokens are known."""
     counts: list[MetricCount] = []
     statuses: list[tuple[str, str]] = []
-    for role, url in known.asks.items():
+    for role, url in known.role_urls.items():
         try:
             if role in tokens:
                 counts += parse_metrics(role, await web.get(f"{url}/metrics", token=tokens[role]))
@@ -342,7 +342,7 @@ class TaskPoller:
         task, newest = self.known.task, self.known.newest
         assert task is not None
         query = "" if newest is None else f"?after={newest.number}&wait={wait:g}"
-        answer = await self._ask(f"snapshot{query}", seconds=wait + 10)
+        answer = await self._fetch(f"snapshot{query}", seconds=wait + 10)
         if answer.status != 204:
             publication = self._checked(answer, None)
             self._compare(publication)
@@ -370,20 +370,20 @@ class TaskPoller:
             ) from error
         told, wrong = await run_in_thread(_check_document, task)
         roles = tuple(RoleState(name=role, url=url) for role, url in urls.items())
-        asks = {role: url for role, url in urls.items() if self._given is not None or url in self._named}
-        self.tell(task=task, reader=reader, facts=told, roles=roles, asks=asks | {"analyzer": self.known.url})
+        role_urls = {role: url for role, url in urls.items() if self._given is not None or url in self._named}
+        self.tell(task=task, reader=reader, facts=told, roles=roles, role_urls=role_urls | {"analyzer": self.known.url})
         self.warn(wrong)
 
-    async def _ask(self, what: str, *, seconds: float = 10.0) -> RoleResponse:
+    async def _fetch(self, what: str, *, seconds: float = 10.0) -> RoleResponse:
         return await self._web.get(f"{self.known.url}/tasks/{self.known.id}/{what}", seconds=seconds)
 
     async def read(self, number: int) -> ExportedPublication:
         """Return an earlier publication after checking it."""
-        return self._checked(await self._ask(f"snapshot/{number}"), number)
+        return self._checked(await self._fetch(f"snapshot/{number}"), number)
 
     async def lines(self, after: int, most: int) -> list[dict[str, Any]]:
         """Return lines of the history."""
-        told = (await self._ask(f"history?after={after}&most={most}")).document()
+        told = (await self._fetch(f"history?after={after}&most={most}")).document()
         lines = told.get("lines") if isinstance(told, dict) else None
         if not isinstance(lines, list) or len(lines) > most or not all(isinstance(each, dict) for each in lines):
             raise RoleUnavailable("its history cannot be read")
@@ -489,7 +489,7 @@ class TaskPoller:
     async def _ledger(self) -> None:
         """Read the ledger's summary. It is not signed, so its sum must equal that of the signed publication."""
         try:
-            told = (await self._ask("ledger/summary")).document()
+            told = (await self._fetch("ledger/summary")).document()
         except RoleUnavailable:
             return
         ledger = told.get("ledger") if isinstance(told, dict) else None

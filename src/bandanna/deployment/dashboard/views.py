@@ -81,14 +81,14 @@ class PublicationHistory:
 
 @dataclass(frozen=True, kw_only=True)
 class RoleState:
-    """The state of a role: well, unwell, silent (no answer), untold (it does not say), unasked, or unnamed.
+    """The state of a role: well, unwell, silent (no answer), unclear (it does not say), unqueried, or unnamed.
 
     A role is unnamed if only a document from elsewhere gives its address, which the dashboard then does not call.
     """
 
     name: str
     url: str
-    state: str = "unasked"
+    state: str = "unqueried"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,11 +119,11 @@ class TaskStatus:
 
     place: str
     url: str = ""
-    asks: Mapping[str, str] = field(default_factory=dict)  # addresses that may be called, by role
+    role_urls: Mapping[str, str] = field(default_factory=dict)  # addresses that may be called, by role
     task: Task | None = None
     reader: PublicationReader | None = None
     facts: Mapping[str, Any] | None = None
-    trouble: str = "it was not asked yet"  # why the analyzer does not answer; "" if it does
+    trouble: str = "it was not queried yet"  # why the analyzer does not answer; "" if it does
     warnings: tuple[str, ...] = ()  # contradictions, kept until the process ends
     newest: ExportedPublication | None = None  # in force, and verified
     since: float = 0.0  # when it was first seen here

@@ -91,7 +91,7 @@ class TableStore(LedgerStore):
     _known: dict[str, Event]  # decoded events by their text
 
     @abstractmethod
-    def _ask(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
+    def _run_query(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
         """Return the rows that a query finds."""
 
     @abstractmethod
@@ -109,15 +109,17 @@ class TableStore(LedgerStore):
         return f"select {columns} from {entries} join {events} on {events}.id = {entries}.event"
 
     def entries(self) -> list[LedgerEntry]:
-        rows = self._ask(f"{self._select} order by number")  # before their members: those of every row are there
+        rows = self._run_query(f"{self._select} order by number")  # before their members: those of every row are there
         members: dict[int, list[str]] = {}
-        for number, member in self._ask(f"select entry, member from {self._prefix}members order by entry, place"):
+        for number, member in self._run_query(f"select entry, member from {self._prefix}members order by entry, place"):
             members.setdefault(number, []).append(self._unpack(member))
         return [self._entry(row, members.get(row[0], [])) for row in rows]
 
     def find(self, task: str, batch: str) -> LedgerEntry | None:
-        for row in self._ask(f"{self._select} where task = ? and batch = ?", task, batch):
-            members = self._ask(f"select member from {self._prefix}members where entry = ? order by place", row[0])
+        for row in self._run_query(f"{self._select} where task = ? and batch = ?", task, batch):
+            members = self._run_query(
+                f"select member from {self._prefix}members where entry = ? order by place", row[0]
+            )
             return self._entry(row, [self._unpack(member) for (member,) in members])
         return None
 
@@ -141,7 +143,7 @@ class TableStore(LedgerStore):
         tasks: dict[str, Counter[Event]] = {}
         tallies, events = f"{self._prefix}tallies", f"{self._prefix}events"
         query = f"select task, {events}.event, {self._tally} from {tallies} join {events}"
-        for task, event, count in self._ask(f"{query} on {events}.id = {tallies}.event"):
+        for task, event, count in self._run_query(f"{query} on {events}.id = {tallies}.event"):
             tasks.setdefault(task, Counter())[self._event(event)] = count
         return tasks
 

@@ -48,14 +48,16 @@ class TransactionStore(TableStore):
 
     def secret(self) -> bytes:
         if not self._key:
-            rows = self._ask("select secret from ledger_secrets where place = 0")
+            rows = self._run_query("select secret from ledger_secrets where place = 0")
             if not rows:
                 drawn = secrets.token_bytes(32)
-                rows = self._ask("insert into ledger_secrets (place, secret) values (0, ?) returning secret", drawn)
+                rows = self._run_query(
+                    "insert into ledger_secrets (place, secret) values (0, ?) returning secret", drawn
+                )
             self._key = bytes(rows[0][0])
         return self._key
 
-    def _ask(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
+    def _run_query(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
         return self._transaction.execute(query, *values)
 
     def _read(self, text: str) -> Any:
@@ -68,11 +70,11 @@ class TransactionStore(TableStore):
         return stored[1:].hex() if stored[:1] == _HASH else str(stored[1:].decode(errors="surrogatepass"))
 
     def commit(self, entry: LedgerEntry) -> None:
-        if self._ask("select 1 from ledger_entries where task = ? and batch = ?", entry.task, entry.batch):
+        if self._run_query("select 1 from ledger_entries where task = ? and batch = ?", entry.task, entry.batch):
             raise ConflictingRelease(f"task {entry.task!r}, batch {entry.batch!r} is committed already")
         event = self._number(self._encoding.dumps(entry.event))
         release = None if entry.release is None else self._encoding.dumps(entry.release[0])
-        ((number,),) = self._ask(
+        ((number,),) = self._run_query(
             "insert into ledger_entries (task, batch, event, fingerprint, release) values (?, ?, ?, ?, ?) "
             "returning number",
             *(entry.task, entry.batch, event, entry.fingerprint, release),
@@ -81,7 +83,7 @@ class TransactionStore(TableStore):
             "insert into ledger_members (entry, place, task, member) values (?, ?, ?, ?)",
             [(number, place, entry.task, _pack_member(member)) for place, member in enumerate(entry.members)],
         )
-        self._ask(
+        self._run_query(
             "insert into ledger_tallies (task, event, batches) values (?, ?, 1) "
             "on conflict (task, event) do update set batches = ledger_tallies.batches + 1",
             *(entry.task, event),
@@ -89,24 +91,24 @@ class TransactionStore(TableStore):
 
     def _number(self, text: str) -> int:
         mark = hashlib.sha256(text.encode()).digest()
-        rows = self._ask("select id from ledger_events where mark = ?", mark)
-        rows = rows or self._ask("insert into ledger_events (mark, event) values (?, ?) returning id", mark, text)
+        rows = self._run_query("select id from ledger_events where mark = ?", mark)
+        rows = rows or self._run_query("insert into ledger_events (mark, event) values (?, ?) returning id", mark, text)
         return int(rows[0][0])
 
     def keep(self, task: str, batch: str, release: Any) -> None:
         text = self._encoding.dumps(release)
-        rows = self._ask("select number, release from ledger_entries where task = ? and batch = ?", task, batch)
+        rows = self._run_query("select number, release from ledger_entries where task = ? and batch = ?", task, batch)
         if not rows:
             raise LookupError(f"task {task!r}, batch {batch!r} is not committed")
         ((number, stored),) = rows
         if stored is not None:
             raise ConflictingRelease(f"task {task!r}, batch {batch!r} is released already")
-        self._ask("update ledger_entries set release = ? where number = ?", text, number)
+        self._run_query("update ledger_entries set release = ? where number = ?", text, number)
 
     def named(self, task: str) -> bool | None:
-        if not self._ask("select 1 from ledger_tallies where task = ? limit 1", task):
+        if not self._run_query("select 1 from ledger_tallies where task = ? limit 1", task):
             return None
-        return bool(self._ask("select 1 from ledger_members where task = ? limit 1", task))
+        return bool(self._run_query("select 1 from ledger_members where task = ? limit 1", task))
 
     def appearances(self, task: str, users: Iterable[str]) -> dict[str, int]:
         counts = dict.fromkeys(users, 0)
@@ -117,7 +119,7 @@ class TransactionStore(TableStore):
             query = (
                 f"select member, count(*) from ledger_members where task = ? and member in ({listed}) group by member"
             )
-            for member, count in self._ask(query, task, *some):
+            for member, count in self._run_query(query, task, *some):
                 counts[self._unpack(member)] = count
         return counts
 

@@ -29,24 +29,24 @@ class JournalFile(SQLiteStore):
 
     def count(self) -> int:
         """Return the number of releases."""
-        return int(self._ask("select coalesce(max(number), 0) from entries")[0][0])
+        return int(self._run_query("select coalesce(max(number), 0) from entries")[0][0])
 
     def newest(self) -> LedgerEntry:
         """Return the newest release."""
-        ((task, batch),) = self._ask("select task, batch from entries order by number desc limit 1")
+        ((task, batch),) = self._run_query("select task, batch from entries order by number desc limit 1")
         entry = self.find(task, batch)
         assert entry is not None
         return entry
 
     def notes(self) -> dict[str, Any]:
         """Return all notes; None for missing ones."""
-        rows = [str(key) for (key,) in self._ask("select key from meta where key like 'kept %'")]
+        rows = [str(key) for (key,) in self._run_query("select key from meta where key like 'kept %'")]
         return {key: self.note(key) for key in (*NOTES, *rows)}
 
     def note(self, key: str) -> Any:
         """Return the note under a key, or None."""
         with self._errors():
-            for (text,) in self._ask("select value from meta where key = ?", key):
+            for (text,) in self._run_query("select value from meta where key = ?", key):
                 return self._encoding.loads(text)
         return None
 
@@ -55,7 +55,7 @@ class JournalFile(SQLiteStore):
         self.alone(lambda: self._write(key, self._encoding.dumps(value)))
 
     def _write(self, key: str, text: str) -> None:
-        old = self._ask("select value from meta where key = ?", key)
+        old = self._run_query("select value from meta where key = ?", key)
         with self._together():
             self._sql.execute("insert or replace into meta values (?, ?)", (key, text))
             replaced = [["note", key, before] for (before,) in old]

@@ -210,7 +210,7 @@ class SQLiteFile:
             yield
             self._whole = True
 
-    def _ask(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
+    def _run_query(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
         self._at_home()
         with self._guard, self._errors():
             return self._sql.execute(query, values).fetchall()
@@ -298,7 +298,7 @@ class SQLiteStore(SQLiteFile, TableStore):
 
         One statement: between two, another process may make the file.
         """
-        ((mark, version, tables),) = self._ask(_SELECT_MARKS)
+        ((mark, version, tables),) = self._run_query(_SELECT_MARKS)
         if not tables:
             return 0
         if mark != APPLICATION_ID or version != VERSION:
@@ -340,11 +340,11 @@ class SQLiteStore(SQLiteFile, TableStore):
     def _insert(self, entry: LedgerEntry) -> None:
         text = self._encoding.dumps(entry.event)
         release = None if entry.release is None else self._encoding.dumps(entry.release[0])
-        if self._ask("select 1 from entries where task = ? and batch = ?", entry.task, entry.batch):
+        if self._run_query("select 1 from entries where task = ? and batch = ?", entry.task, entry.batch):
             raise ConflictingRelease(f"task {entry.task!r}, batch {entry.batch!r} is committed already")
         with self._together():
             self._sql.execute("insert or ignore into events (event) values (?)", (text,))
-            ((event,),) = self._ask("select id from events where event = ?", text)
+            ((event,),) = self._run_query("select id from events where event = ?", text)
             row = entry.task, entry.batch, event, entry.fingerprint, release
             number = self._sql.execute(
                 "insert into entries (task, batch, event, fingerprint, release) values (?, ?, ?, ?, ?)", row
@@ -363,7 +363,7 @@ class SQLiteStore(SQLiteFile, TableStore):
         self.alone(lambda: self._store(task, batch, self._encoding.dumps(release)))
 
     def _store(self, task: str, batch: str, text: str) -> None:
-        rows = self._ask(f"{self._select} where task = ? and batch = ?", task, batch)
+        rows = self._run_query(f"{self._select} where task = ? and batch = ?", task, batch)
         if not rows:
             raise LookupError(f"task {task!r}, batch {batch!r} is not committed")
         number, *_, release = rows[0]
@@ -375,14 +375,14 @@ class SQLiteStore(SQLiteFile, TableStore):
 
     def named(self, task: str) -> bool | None:
         query = "select exists (select 1 from members where task = ?), exists (select 1 from tallies where task = ?)"
-        ((named, begun),) = self._ask(query, task, task)
+        ((named, begun),) = self._run_query(query, task, task)
         return bool(named) if begun else None
 
     def appearances(self, task: str, users: Iterable[str]) -> dict[str, int]:
         query = "select count(*) from members where task = ? and member = ?"
-        return {user: self._ask(query, task, pack_member(user))[0][0] for user in users}
+        return {user: self._run_query(query, task, pack_member(user))[0][0] for user in users}
 
     def _get(self, key: str) -> Any:
-        for (value,) in self._ask("select value from meta where key = ?", key):
+        for (value,) in self._run_query("select value from meta where key = ?", key):
             return value
         raise BandannaError(f"{self.path} has no {key!r}: the file is damaged")
