@@ -1,6 +1,6 @@
-"""Selection of an arm from a public snapshot: scores, ties, posterior draws and probabilities.
+"""Choose arms from a public snapshot: scores, ties, posterior draws and probabilities.
 
-Arms are tied if their scores are the largest in single precision (`numeric.linalg.find_best_arms`).
+Arms are tied if their scores are the largest in single precision.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _CERTAIN.setflags(write=False)
 class Choice:
     """The arm of each device, and the probability with which the policy chose it. R = replicate axes.
 
-    `groups` is the index into `Execution.retained_groups` under which the runner keeps a device's row; None: the first.
+    `groups` is the index into `Execution.retained_groups` of a device's row; None: the first.
     """
 
     actions: Ints  # (*R, n)
@@ -43,7 +43,7 @@ class Choice:
 
 
 class SampledChoice(Choice):
-    """A choice whose probabilities are computed on request, because they take longer than the choice."""
+    """A choice that computes its probabilities on request."""
 
     chances: Callable[[], Floats]
 
@@ -52,7 +52,6 @@ class SampledChoice(Choice):
 
     @property
     def probabilities(self) -> Floats:
-        """Probabilities of the chosen arms, (*R, n)."""
         if "_known" not in vars(self):
             vars(self)["_known"] = self.chances()
         return np.asarray(vars(self)["_known"])
@@ -67,13 +66,13 @@ def make_certain_choice(actions: Ints, groups: Ints | None = None) -> Choice:
 def compute_optimistic_scores(theta: Floats, inverse: Floats, radius: float, contexts: Floats) -> Floats:
     """Return <x, theta> + radius |x|_{V^{-1}} for every arm: (*R, rounds, K, d) -> (*R, rounds, K).
 
-    Each round has its own product, so a user's numbers do not depend on the other users.
+    Each round has its own product: a user's numbers do not depend on other users.
     """
     return score_by_columns(make_score_columns(theta, inverse, radius), contexts)
 
 
 def make_score_columns(theta: Floats, inverse: Floats, radius: float) -> Floats:
-    """Return [theta, radius^2 V^{-1}], (*R, d, 1 + d), which `score_by_columns` needs of a snapshot."""
+    """Return [theta, radius^2 V^{-1}], (*R, d, 1 + d), for `score_by_columns`."""
     return np.ascontiguousarray(np.concatenate([theta[..., None], radius**2 * inverse], axis=-1))
 
 
@@ -84,18 +83,17 @@ def score_by_columns(columns: Floats, contexts: Floats) -> Floats:
 
 
 def score_single_device(columns: Floats, arms: Floats) -> Floats:
-    """Return `score_by_columns` of one device, (K, d) -> (K,), faster and bit for bit."""
+    """Return `score_by_columns` of one device, (K, d) -> (K,), bit for bit."""
     return _combine_columns(arms @ columns, arms)
 
 
 def _combine_columns(projected: Floats, arms: Floats) -> Floats:
-    """Return the score of every arm from its products with the columns."""
     spread = einsum("...i,...i->...", projected[..., 1:], arms)  # radius^2 x^T V^{-1} x
     return np.asarray(projected[..., 0] + np.sqrt(np.maximum(spread, 0.0, out=spread), out=spread))
 
 
 def pick_tied_arms(first: Ints, tied: Bools | None, coins: DeviceRandomness) -> Choice:
-    """Choose one of each user's tied arms, all equally likely; arguments as `find_best_arms` returns them."""
+    """Choose one of each user's tied arms uniformly; arguments as `find_best_arms` returns them."""
     if tied is None:
         return make_certain_choice(first)
     if first.shape == (1,):  # one device, as in an agent: the arm of that rank
@@ -110,7 +108,7 @@ def pick_tied_arms(first: Ints, tied: Bools | None, coins: DeviceRandomness) -> 
 
 
 def pick_tied_arm(index: Floats, coins: DeviceRandomness) -> Choice:
-    """Choose one of the best arms of one device with these indices, (K,)."""
+    """Choose one of the best arms of one device uniformly."""
     first, tied = find_best_arms_single(round_to_single(index))
     if tied is None:
         return Choice(actions=np.array([first]), probabilities=_CERTAIN)
@@ -130,8 +128,7 @@ def explore_choice(
 ) -> Choice:
     """Return the choice, or with probability `share` any arm, with the probability of both together.
 
-    `chance` gives the probability with which the policy takes an arm, (*R, n) -> (*R, n); by default only the chosen
-    one.
+    `chance` gives the policy's probability of an arm, (*R, n) -> (*R, n); by default only of the chosen one.
     """
     if not share:
         return choice
@@ -160,7 +157,7 @@ class PosteriorDraw(ABC):
         """Draw once for each device: (*R, n, K, d) -> (*R, n, K)."""
 
     def alone(self, mean: Floats, root: Floats, arms: Floats, coins: DeviceRandomness) -> Floats:
-        """Draw `scores` of one device, as in an agent, (K, d) -> (K,), bit for bit."""
+        """Draw `scores` of one device, (K, d) -> (K,), bit for bit."""
         return np.asarray(self.scores(mean, root, arms[None], coins)[0])
 
     @abstractmethod
@@ -171,7 +168,7 @@ class PosteriorDraw(ABC):
     def draw_table_scores(
         self, mean: Floats, root: Floats, arms: Floats, users: int, coins: DeviceRandomness
     ) -> Floats:
-        """Draw `scores` of fixed arms, (*R, K, d), for many devices by one product: (*R, users, K)."""
+        """Draw `scores` of fixed arms, (*R, K, d), for many devices: (*R, users, K)."""
 
 
 class SharedDraw(PosteriorDraw):
@@ -210,7 +207,6 @@ class PerArmDraw(PosteriorDraw):
         return np.asarray((contexts[..., None, :] @ mean[..., None, :, :, None])[..., 0, 0])
 
     def spread(self, root: Floats, contexts: Floats) -> Floats:
-        """Return |L_k^T x_k|."""
         rows = (contexts[..., None, :] @ root[..., None, :, :, :])[..., 0, :]
         return np.sqrt((rows[..., None, :] @ rows[..., :, None])[..., 0, 0])
 
@@ -232,7 +228,7 @@ SHARED_DRAW, PER_ARM_DRAW = SharedDraw(), PerArmDraw()
 class ActionSelector(ABC):
     """Chooses arms for devices with features as in reports of `domain`. R = replicate axes.
 
-    Policies, devices and browsers share these public parameters, so all of them choose alike.
+    Policies, devices and browsers share these public parameters.
     """
 
     domain: RegressionReport
@@ -256,16 +252,13 @@ class ThompsonSelector(ActionSelector):
 
     @cached_property
     def draws(self) -> PosteriorDraw:
-        """Return the draw of one parameter, or of one for each arm."""
         return PER_ARM_DRAW if isinstance(self.domain, PerArmReport) else SHARED_DRAW
 
     @cached_property
     def _plain(self) -> bool:
-        """Whether features are only clipped: no constant is among them, and none is added."""
         return not isinstance(self.domain, InterceptReport | PerArmReport)
 
     def clip_features(self, contexts: Floats) -> Floats:
-        """Return clipped features; refuse a last feature that should be constant and is not."""
         if self._plain or not isinstance(self.domain, InterceptReport):
             return self.domain.clip_features(contexts)
         if (same := self.domain.seen_before(contexts)) is not None:
@@ -275,7 +268,7 @@ class ThompsonSelector(ActionSelector):
             return self.domain.clip_features(contexts)
 
     def rows(self, contexts: Floats) -> Floats:
-        """Return features as parameters take them, (*R, n, K, d): with the constant, for a parameter per arm."""
+        """Return features as parameters take them, (*R, n, K, d), with the constant for a parameter per arm."""
         seen = self.clip_features(contexts)
         if self._plain or not isinstance(self.domain, PerArmReport):
             return seen
@@ -285,7 +278,6 @@ class ThompsonSelector(ActionSelector):
         return np.concatenate([seen, np.ones((*seen.shape[:-1], 1))], axis=-1)
 
     def actions(self, snapshot: Any, rows: Floats, coins: DeviceRandomness) -> Ints:
-        """Choose arms for `rows`, (*R, n)."""
         alone = rows.shape[:-2] == (1,)
         index = (
             self.draws.alone(snapshot.theta, snapshot.root, rows[0], coins)
@@ -338,7 +330,7 @@ class OptimisticSelector(ActionSelector):
         return explore_choice(pick_tied_arms(first, tied, coins), snapshot.explore, index.shape[-1], coins, chance)
 
     def _columns(self, snapshot: Any) -> Floats:
-        """Return a snapshot's columns; those of the last snapshot are cached, since many devices choose by it."""
+        """Return a snapshot's columns; those of the last snapshot are cached."""
         last: tuple[Any, Floats] | None = vars(self).get("_last")
         if last is None or last[0] is not snapshot:
             columns = make_score_columns(snapshot.theta, snapshot.inverse, snapshot.radius)
@@ -359,7 +351,6 @@ class AssignedSelector:
 
 
 def _check_one_constant(contexts: Floats) -> None:
-    """Refuse arms of one user with different constants: features are missing or in another order."""
     last = contexts[..., -1]
     if np.any(np.max(last, axis=-1) - np.min(last, axis=-1) > 1e-9 * np.max(np.abs(last), axis=-1)):
         hint = "Append a column of ones, or use intercept=False."

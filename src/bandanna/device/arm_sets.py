@@ -1,4 +1,4 @@
-"""Arms as callers give them: ids and features, fixed arms, and arms that the server assigns."""
+"""Arms as callers give them, and arms that the server assigns."""
 
 from __future__ import annotations
 
@@ -24,9 +24,7 @@ ArmSets = list[tuple[Sequence[Hashable], Floats]]  # ids and features (K, d), on
 
 @dataclass(frozen=True, kw_only=True)
 class FixedArmSet:
-    """Fixed arms: ids and features (K, d), d = 0 without features. `of_users`: users bring the features; here they are
-    0.
-    """
+    """Fixed arms: ids and features (K, d), d = 0 without features. `of_users`: users bring the features."""
 
     ids: tuple[Any, ...]
     features: Floats
@@ -37,7 +35,7 @@ class FixedArmSet:
 
 
 def parse_arms(contexts: Contexts, dim: int, name: str = "contexts") -> tuple[Sequence[Hashable], Floats]:
-    """Return ids and features (K, d) of one set of arms: a mapping, a table whose index has the ids, or an array."""
+    """Return ids and features (K, d) of arms from a mapping, a table indexed by id, or an array."""
     ids: Sequence[Hashable]
     if type(contexts) is np.ndarray and contexts.dtype is _DOUBLE:  # what most callers have
         features, ids = contexts.copy(), range(len(contexts)) if contexts.ndim else ()  # the caller may reuse his
@@ -58,7 +56,7 @@ def parse_arms(contexts: Contexts, dim: int, name: str = "contexts") -> tuple[Se
 
 
 def read_row_names(contexts: Any, name: str) -> tuple[Hashable, ...]:
-    """Return the names of the rows of a table, such as a pandas DataFrame; none for an array."""
+    """Return the row names of a table such as a pandas DataFrame; none for an array."""
     if not hasattr(contexts, "to_numpy") or not hasattr(contexts, "index"):
         return ()
     ids = tuple(contexts.index)
@@ -73,7 +71,7 @@ def read_row_names(contexts: Any, name: str) -> tuple[Hashable, ...]:
 def repeat_user_features(
     fixed: FixedArmSet, features: Any, name: str = "contexts"
 ) -> tuple[Sequence[Hashable], Floats]:
-    """Return ids and features (K, d) of fixed arms, for a user with these features, (d,)."""
+    """Return ids and features (K, d) of fixed arms for a user's features, (d,)."""
     dim = fixed.features.shape[1]
     given = read_real_array(name, features, f"the user's features, {dim} numbers")
     if given.shape != (dim,):
@@ -84,14 +82,14 @@ def repeat_user_features(
 
 
 def parse_arm_sets(contexts: Any, dim: int) -> list[tuple[Sequence[Hashable], Floats]]:
-    """Return the sets of several users: from an array (users, arms, d), or an iterable of sets as in `parse_arms`."""
+    """Return the sets of several users from an array (users, arms, d) or an iterable for `parse_arms`."""
     allowed = f"one set of arms for each user: an array of shape (users, arms, {dim}) or a list of sets"
     sets = validation.list_entries("contexts", contexts, allowed)
     return [parse_arms(one, dim, f"contexts[{i}]") for i, one in enumerate(sets)]
 
 
 def split_mapping(contexts: Mapping[Any, Any], name: str) -> tuple[tuple[Any, ...], list[Any]]:
-    """Return the keys of a mapping and its values."""
+    """Return the keys and values of a mapping."""
     with suppress(Exception):  # a foreign mapping may raise anything, and show what it holds
         return tuple(contexts), list(contexts.values())
     raise InvalidStatistic(name, contexts, "a mapping from ids to features")

@@ -1,4 +1,4 @@
-"""The interface of a device's randomizer, and the messages that it sends."""
+"""The interface of a device's randomizer."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ Messages = NDArray[Any]  # (..., users, length) of int64; of float64 where a fas
 class Device(ABC):
     """The randomizer of statistics in `domain`.
 
-    Each call draws a new message, which is a new release. A device that sends again must send the bytes of the first
-    message.
+    Each call draws a new message, which is a new release. A repeated transmission must send the first message's bytes.
     """
 
     domain: Domain
@@ -32,7 +31,7 @@ class Device(ABC):
         return self.encode(self.domain.check_statistic(statistic).rows(), check_noise_source(source))
 
     def report(self, statistic: Statistic, source: NoiseSource) -> Messages:
-        """Return the message about a statistic that a policy has formed. The device always clips it again."""
+        """Return the message about a statistic that a policy has formed, clipped again."""
         if statistic.domain != self.domain:
             raise InvalidStatistic("statistics", ValueSummary(f"of {statistic.domain}"), f"statistics of {self.domain}")
         return self.message(self.domain.clip_outside(statistic.rows()), source)
@@ -47,12 +46,12 @@ class Device(ABC):
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """Return public plain values for JSON, from which `device_from_parameters` rebuilds this device."""
+        """Return public plain values for JSON, from which `device_from_parameters` rebuilds the device."""
         return dict(to_plain_value(self))
 
 
 def to_plain_value(value: Any) -> Any:
-    """Return frozen values as dictionaries with their kind's stored name, tuples as lists, numbers unchanged."""
+    """Return frozen values as dictionaries with their kind's stored name, and tuples as lists."""
     if is_dataclass(value):
         parts = {each.name: to_plain_value(getattr(value, each.name)) for each in fields(value) if each.init}
         return {"kind": find_stored_name(type(value)), **parts}

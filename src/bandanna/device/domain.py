@@ -1,7 +1,7 @@
 """Domains, which bound users' statistics and give sensitivities; statistics and estimates.
 
-Adjacency is replacement: neighbours differ in one user's statistic, so the l2 sensitivity of a sum is the diameter of
-the domain. A protocol accepts statistics only after `admit` has checked or clipped them.
+Adjacency is replacement: the l2 sensitivity of a sum is the diameter of the domain. A protocol accepts statistics only
+after `admit` has checked or clipped them.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ _ROUNDING = 2.0**-44  # relative; what rounding errors of an honest computation 
 class Statistic:
     """Statistics of a batch of users, all inside `domain`; `clipped` counts those that were moved there.
 
-    `Domain.admit` and the domains' own constructors clip and seal it. Protocols check a statistic without seal again.
-    The count is not private: a deployment never publishes it.
+    The domain clips and seals it; protocols check a statistic without seal again. The count is not private: a
+    deployment never publishes it.
     """
 
     domain: Domain
@@ -59,7 +59,6 @@ class Statistic:
 
     @property
     def users(self) -> int:
-        """Number of users in the batch."""
         return int(self.values.shape[-2]) if self.counts is None else self._counted
 
     @cached_property
@@ -73,7 +72,7 @@ class Statistic:
         return int(users.max() if users.ndim else users)
 
     def parts(self) -> Iterator[Statistic]:
-        """Yield the batch in parts whose sums add up to its own: here, itself."""
+        """Yield parts of the batch whose sums add up to its own."""
         yield self
 
     def total(self) -> Floats:
@@ -123,7 +122,7 @@ class Domain(ABC):
 
     @cached_property
     def origin(self) -> Floats:
-        """The coordinates' values nearest to 0, (dim,): sums of statistics minus this public point are small."""
+        """The coordinates' values nearest to 0, (dim,): a public point that is subtracted from statistics."""
         origin = np.asarray(np.clip(0.0, self.lower, self.upper))
         origin.setflags(write=False)  # cached
         return origin
@@ -135,7 +134,7 @@ class Domain(ABC):
 
     @property
     def ball(self) -> tuple[Floats, float]:
-        """Centre, (dim,), and radius of a ball that holds the domain: here, the one around its box."""
+        """Centre, (dim,), and radius of a ball that holds the domain; by default the one around its box."""
         half = (self.upper - self.lower) / 2
         return self.lower + half, float(np.sqrt(np.sum(half * half)))
 
@@ -150,7 +149,7 @@ class Domain(ABC):
         return self.admit(np.zeros((1, self.dim)))
 
     def check_statistic(self, statistic: Statistic) -> Statistic:
-        """Return a statistic of this domain. It is checked unless the domain made it, and never clipped again."""
+        """Return a statistic of this domain, checked unless the domain made it, and never clipped again."""
         if statistic.domain is not self and statistic.domain != self:
             raise InvalidStatistic("statistics", ValueSummary(f"of {statistic.domain}"), f"statistics of {self}")
         if statistic.sealed:
@@ -175,7 +174,7 @@ class Domain(ABC):
     def clip_outside(self, values: ArrayLike) -> Statistic:
         """Return statistics of values (..., users, dim) that others have formed.
 
-        Values inside stay, bit for bit. Values outside are clipped, and values that are no numbers refused.
+        Values inside stay, bit for bit; values outside are clipped, NaN is refused.
         """
         array = self._rows(values)
         inside = self._projected(array)
@@ -213,7 +212,6 @@ class Domain(ABC):
 
     @staticmethod
     def _apart(one: Floats, other: Floats, tolerance: float) -> Bools:
-        """Return which users' vectors differ by more than the tolerance, (..., users)."""
         gaps = np.subtract(one, other)
         apart = np.abs(gaps, out=gaps) > tolerance
         return apart[..., 0] if apart.shape[-1] == 1 else np.asarray(np.any(apart, axis=-1))
@@ -240,7 +238,6 @@ class Ball(Domain):
 
     @property
     def l1_sensitivity(self) -> float:
-        """2 bound sqrt(dim)."""
         return 2 * self.bound * math.sqrt(self.dim)
 
     @property
@@ -277,7 +274,6 @@ class Box(Domain):
 
     @property
     def sensitivity(self) -> float:
-        """(high - low) sqrt(dim)."""
         return (self.high - self.low) * math.sqrt(self.dim)
 
     @property
@@ -290,7 +286,6 @@ class Box(Domain):
 
     @cached_property
     def origin(self) -> Floats:
-        """The end of the range that is nearer to 0, or 0."""
         point = np.full(self.dim, float(min(max(0.0, self.low), self.high)))
         point.setflags(write=False)
         return point
@@ -308,7 +303,7 @@ class Box(Domain):
 
 
 def check_domain_size(argument: str, value: Any) -> float:
-    """Return the size of a domain; its powers, and those of its noise, must stay inside the floats."""
+    """Return the size of a domain, whose powers must stay inside the floats."""
     number = validation.positive(argument, value)
     if not _LEAST <= number <= _MOST:
         raise InvalidArgument(argument, value, f"a number from {_LEAST:g} to {_MOST:g}")
@@ -316,7 +311,7 @@ def check_domain_size(argument: str, value: Any) -> float:
 
 
 def read_real_array(argument: str, values: ArrayLike, allowed: str = "an array of real numbers") -> Floats:
-    """Return an array of real numbers as floats, or raise an error that names the argument."""
+    """Return an array of real numbers as floats; errors name the argument."""
     array = read_numeric_array(argument, values, allowed)
     if array.dtype == np.float64:
         return np.asarray(array)
@@ -325,7 +320,7 @@ def read_real_array(argument: str, values: ArrayLike, allowed: str = "an array o
 
 
 def read_numeric_array(argument: str, values: ArrayLike, allowed: str, kinds: str = "biuf") -> NDArray[Any]:
-    """Return an array of real numbers of these kinds; refuse a mask, which would be lost. Errors show no numbers."""
+    """Return an array of real numbers of these kinds; refuse masked arrays. Errors show no numbers."""
     array = values if type(values) is np.ndarray else _read_array(argument, values, allowed)
     if array.dtype.kind not in kinds:
         given = ValueSummary.of(values if array.ndim == 0 else array)
@@ -347,7 +342,6 @@ def _read_array(argument: str, values: ArrayLike, allowed: str) -> NDArray[Any]:
 
 
 def _find_invalid_entry(values: ArrayLike, array: NDArray[Any]) -> ValueSummary:
-    """Describe which entry of an array of objects is no number, without showing it."""
     if not array.ndim:
         return ValueSummary.of(values)
     kind = type(values).__name__
@@ -377,7 +371,7 @@ def clip_norm(values: Floats, bound: float) -> Floats:
     """Return vectors (last axis) scaled down to l2 norm at most `bound`, if they are longer by more than rounding
     errors.
 
-    Each vector is clipped by itself. Vectors inside are unchanged; if nothing is clipped, the array itself is returned.
+    Vectors inside are unchanged; if nothing is clipped, the array itself is returned.
     """
     values = np.ascontiguousarray(values)  # the entries of a vector are added in one order, in any company
     limit = bound * (1 + (values.shape[-1] + 8) * 2.0**-52)
@@ -410,7 +404,6 @@ class Bits(Box):
             raise InvalidArgument("dim, low, high", (self.dim, self.low, self.high), "(1, 0, 1): single bits")
 
     def project(self, values: Floats) -> Floats:
-        """Return the nearer of 0 and 1."""
         return np.where(values >= 0.5, 1.0, 0.0)
 
 
@@ -419,8 +412,7 @@ class Bits(Box):
 class SymmetricMatrix(Ball):
     """Symmetric matrices of `size` rows and Frobenius norm at most `bound`, stacked into one vector.
 
-    The stack holds the diagonal, then the entries above it times sqrt 2. That is an isometry, so the sensitivity is
-    2 bound, and the noise of an off-diagonal entry is 1/sqrt 2 of that on the diagonal.
+    The stack holds the diagonal, then the entries above it times sqrt 2: an isometry, of sensitivity 2 bound.
     """
 
     dim: int = 0  # derived from `size`
@@ -434,7 +426,6 @@ class SymmetricMatrix(Ball):
 
     @cached_property
     def _above(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Rows and columns of the entries above the diagonal, in the order of the stack."""
         rows, columns = np.triu_indices(self.size, 1)
         return rows, columns
 
@@ -449,7 +440,7 @@ class SymmetricMatrix(Ball):
         return np.concatenate([np.diagonal(matrices, axis1=-2, axis2=-1), above], axis=-1)
 
     def unpack(self, stacked: Floats) -> Floats:
-        """Unstack (..., dim) -> (..., size, size), the scaling undone."""
+        """Unstack (..., dim) -> (..., size, size) and undo the scaling."""
         matrices = np.zeros((*stacked.shape[:-1], self.size, self.size))
         rows, columns = self._above
         diagonal = np.arange(self.size)
@@ -464,8 +455,8 @@ class SymmetricMatrix(Ball):
 class StreamedStatistic(Statistic):
     """Statistics of `users` users from an iterable of parts, read once, with memory for one part only.
 
-    It serves simulations along `path="law"`, which need sums only. The domain checks every part; `clipped` counts what
-    was read so far. `rows` and `values` load all rows at once.
+    It serves simulations along `path="law"`. The domain checks every part; `clipped` counts what was read so far.
+    `rows` and `values` load all rows.
     """
 
     def __init__(self, domain: Domain, *, users: int, source: Iterable[Statistic], replicates: tuple[int, ...]) -> None:
@@ -488,14 +479,13 @@ class StreamedStatistic(Statistic):
 
     @property
     def values(self) -> Floats:
-        """All rows at once."""
         return self.rows()
 
     def rows(self) -> Floats:
         return np.concatenate([part.rows() for part in self.parts()], axis=-2)
 
     def total(self) -> Floats:
-        """Return the sum, added part by part: exact up to rounding, which is enough for simulations."""
+        """Return the sum, added part by part: exact up to rounding."""
         return np.asarray(sum(part.total() for part in self.parts()))
 
     def parts(self) -> Iterator[Statistic]:
@@ -570,7 +560,6 @@ class RawRowDomain(Domain):
         return np.concatenate([np.ones(self.size), [self.reward_bound, self.groups - 1.0]])
 
     def project(self, values: Floats) -> Floats:
-        """Clip features by their norm and the reward by its range; round the group to the nearest."""
         x, r, g = self.parts(values)
         group = np.rint(np.clip(g, 0, self.groups - 1))
         return np.concatenate([clip_norm(x, 1.0), np.clip(r, 0.0, self.reward_bound)[..., None], group[..., None]], -1)
@@ -580,7 +569,7 @@ class RawRowDomain(Domain):
         return np.ascontiguousarray(values[..., : self.size]), values[..., self.size], values[..., self.size + 1]
 
     def statistic(self, features: Floats, rewards: Floats, groups: NDArray[np.int64] | None = None) -> Statistic:
-        """Return rows of features (..., users, size) and rewards (..., users), clipped; group 0 by default."""
+        """Return clipped rows of features (..., users, size) and rewards (..., users); group 0 by default."""
         values = np.zeros((*rewards.shape, self.dim))
         values[..., : self.size], values[..., self.size] = features, rewards
         if groups is not None:

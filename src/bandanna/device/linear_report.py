@@ -1,8 +1,4 @@
-"""Reports of linear regression: `LinearReport`, `InterceptReport` (one feature is constant), `PerArmReport` (a model
-each).
-
-Their sum gives a vector sum x y, a matrix sum x x^T, and the relative noise of each entry.
-"""
+"""Reports of linear regression: `LinearReport`, `InterceptReport` (one feature is constant), `PerArmReport`."""
 
 from __future__ import annotations
 
@@ -41,7 +37,7 @@ class RegressionReport(Domain):
     @property
     @abstractmethod
     def lead(self) -> int:
-        """Number of coordinates that have the reward as a factor; they come first."""
+        """Number of coordinates with the reward as a factor; they come first."""
 
     @abstractmethod
     def pack(self, x: Floats, y: Floats, arms: Ints | None = None) -> Floats:
@@ -86,7 +82,7 @@ class RegressionReport(Domain):
         return self.sealed(self.pack(inside_x, inside_y, arms), clipped=np.asarray(count))
 
     def inside(self, x: Floats) -> tuple[Floats, Bools]:
-        """Return features as a report may have them, (..., d) -> (..., d), and which were moved, (...)."""
+        """Return features as a report may have them, (..., d), and which were moved, (...)."""
         inside = clip_to_unit_ball(x)
         if inside is x:
             return inside, np.zeros(x.shape[:-1], dtype=np.bool_)
@@ -122,8 +118,7 @@ class ReportWeights:
     def diameter(self, bound: float) -> float:
         """Return the largest distance of two reports (proofs.md A.7, A.8).
 
-        It is convex in (y, y'), so the signs of full rewards suffice; the largest over t = <z, z'>/|z||z'| grows with
-        |z| and |z'|, so both are 1. Then, for opposite and for equal signs,
+        It is the larger maximum over |t| <= 1, for opposite and for equal signs of full rewards, of
 
             2 Y^2 (1 + t) + 4 a^2 Y^2 + 2 b^2 (1 - t^2) + 2 c^2 (1 - t),      2 (Y^2 + c^2)(1 - t) + 2 b^2 (1 - t^2)
         """
@@ -134,7 +129,6 @@ class ReportWeights:
 
 
 def _maximize_quadratic(slope: float, curve: float) -> float:
-    """Return max over |t| <= 1 of slope t - curve t^2."""
     slope = abs(slope)
     return slope**2 / (4 * curve) if slope <= 2 * curve else slope - curve
 
@@ -151,14 +145,10 @@ class LinearReport(RegressionReport):
     """Reports (x y, x x^T) of `features` dimensions and rewards in [-reward_bound, reward_bound], as one vector.
 
     For |x|_2 <= 1 and |y| <= Y a report has d + d(d+1)/2 coordinates: x y, the diagonal of x x^T, and the entries above
-    it times sqrt 2. The sqrt 2 is an isometry (Frobenius norm): it leaves the worst case and halves the noise variance
-    of off-diagonal entries. isometric=False leaves it out, as for the noise that [000] and [002] print for every entry
+    it times sqrt 2, an isometry. isometric=False leaves the sqrt 2 out, as for the noise that [000] and [002] print
     (calibration="paper" in the local, shuffle and concurrent models).
 
-    Sensitivity under replacement, with c = <x, x'>, with and without the sqrt 2 (proofs.md 0.2):
-
-        |report - report'|^2 <= sup_c 2 Y^2 - 2 Y^2 c + 2 - 2 c^2
-                              = (Y^2 + 2)^2 / 2  if Y^2 <= 2 (c = -Y^2/2), else 4 Y^2.
+    Squared sensitivity under replacement (proofs.md 0.2): (Y^2 + 2)^2 / 2 if Y^2 <= 2, else 4 Y^2.
     """
 
     dim: int = 0  # derived from `features`
@@ -187,9 +177,9 @@ class LinearReport(RegressionReport):
 
     @property
     def l1_sensitivity(self) -> float:
-        """sup_c Y sqrt d sqrt(2 - 2c) + sqrt(d(d+1)/2) sqrt(2 - 2 c^2) for d > 1, at most 3.5 % too large; exact for 1.
+        """Largest l1 distance for d > 1, at most 3.5 % too large; exact for 1 (proofs.md 0.3).
 
-        With w = sqrt(1 + c) it is the largest sqrt(2 - w^2) (p + q w), where 2 q w^2 + p w = 2 q (proofs.md 0.3).
+        With w = sqrt(1 + c) it is the largest sqrt(2 - w^2) (p + q w), where 2 q w^2 + p w = 2 q.
         """
         d, bound = self.features, self.reward_bound
         if d == 1:
@@ -201,21 +191,17 @@ class LinearReport(RegressionReport):
 
     @cached_property
     def lower(self) -> Floats:
-        """-Y for the vector, 0 for the diagonal, -1/sqrt 2 above it (|x_i x_j| <= 1/2), or -1/2 without the sqrt 2."""
         return self._stack(-self.reward_bound, 0.0, -self._scale / 2)
 
     @cached_property
     def upper(self) -> Floats:
-        """Y for the vector, 1 for the diagonal, 1/sqrt 2 above it, or 1/2 without the sqrt 2."""
         return self._stack(self.reward_bound, 1.0, self._scale / 2)
 
     @cached_property
     def ball(self) -> tuple[Floats, float]:
         """The least ball around c I on the diagonal that holds all reports for d >= 2, c = min(1/d, (Y^2 + 1)/2).
 
-            |x y|^2 + |x x^T - c I|^2 = s y^2 + s^2 - 2 c s + c^2 d,   s = |x|^2,
-
-        is convex in s, so at most its larger end: c^2 d at s = 0, or Y^2 + 1 - 2c + c^2 d at s = 1 (proofs.md D).
+        Its square is the larger of c^2 d and Y^2 + 1 - 2c + c^2 d (proofs.md D.1).
         """
         d, ends = self.features, self.reward_bound**2 + 1
         c = min(1 / d, ends / 2)
@@ -223,13 +209,11 @@ class LinearReport(RegressionReport):
 
     @cached_property
     def _above(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Rows and columns of the entries above the diagonal, in the order of the stack."""
         rows, columns = np.triu_indices(self.features, 1)
         return rows, columns
 
     @cached_property
     def _place(self) -> NDArray[np.intp]:
-        """Return the place in the stack of each entry of the matrix, (d, d)."""
         d, (rows, columns) = self.features, self._above
         place = np.diag(np.arange(d, 2 * d))
         place[rows, columns] = place[columns, rows] = 2 * d + np.arange(len(rows))
@@ -250,14 +234,13 @@ class LinearReport(RegressionReport):
         return self.features
 
     def pack(self, x: Floats, y: Floats, arms: Ints | None = None) -> Floats:
-        """Stack (..., d), (...) -> (..., dim): x y, x_i^2, sqrt 2 x_i x_j (or x_i x_j); the same for all arms."""
         rows, columns = self._above
         above = self._scale * x[..., rows]
         above *= x[..., columns]
         return np.concatenate([x * y[..., None], x * x, above], axis=-1)
 
     def unpack(self, stacked: Floats) -> tuple[Floats, Floats]:
-        """Unstack (..., dim) -> vector (..., d) and symmetric matrix (..., d, d), the scaling undone."""
+        """Unstack (..., dim) -> vector (..., d) and symmetric matrix (..., d, d) and undo the scaling."""
         d, stacked = self.features, read_real_array("stacked", stacked)
         if np.ndim(stacked) < 1 or np.shape(stacked)[-1] != self.dim:
             raise InvalidStatistic("stacked", stacked, f"shape (..., {self.dim})")
@@ -269,17 +252,12 @@ class LinearReport(RegressionReport):
 
     @property
     def variances(self) -> tuple[Floats, Floats]:
-        """Return 1 for the vector and the diagonal, 1/2 beside it; 1 everywhere if not `isometric`."""
         beside = 0.5 if self.isometric else 1.0
         return np.ones(self.features), beside + (1 - beside) * np.eye(self.features)
 
     @property
     def matrix_std(self) -> float:
-        """Bound on the standard deviation of u^T N u, |u| = 1, N the matrix's noise: 1; sqrt 2 if not isometric.
-
-        If every entry has variance 1, it is |u|^2 |w|^2 + <u, w>^2 - sum u_i^2 w_i^2, at most twice the isometric
-        variance.
-        """
+        """Bound on the standard deviation of u^T N u, |u| = 1, N the matrix's noise: 1; sqrt 2 if not isometric."""
         return 1.0 if self.isometric else math.sqrt(2)
 
     @property
@@ -305,12 +283,12 @@ class LinearReport(RegressionReport):
 
 
 def drop_isometry(domain: Domain) -> Domain:
-    """Return the domain for noise that is printed for each entry of x x^T: a linear report without the sqrt 2."""
+    """Return the domain for noise that is printed for each entry of x x^T, without the sqrt 2."""
     return replace(domain, isometric=False) if isinstance(domain, LinearReport) else domain
 
 
 def clip_rewards(rewards: Floats) -> tuple[Floats, NDArray[np.bool_]]:
-    """Return rewards in [0, 1], (*R, rounds), and which of them were outside; refuse infinite ones."""
+    """Return rewards clipped to [0, 1], and which of them were outside; refuse infinite ones."""
     check_all_finite("rewards", rewards)
     return np.clip(rewards, 0.0, 1.0), (rewards < -1e-9) | (rewards > 1 + 1e-9)
 
@@ -340,12 +318,10 @@ class ConstantReport(RegressionReport):
 
     @cached_property
     def _square(self) -> LinearReport:
-        """Packs z y and z z^T."""
         return LinearReport(features=self.slopes, reward_bound=self.reward_bound)
 
     @cached_property
     def l1_sensitivity(self) -> float:
-        """Twice the largest l1 norm, at z = 1/sqrt p."""
         p, w = self.slopes, self.weights
         vector = self.reward_bound * (math.sqrt(p) + w.reward)
         return 2 * (vector + w.matrix * (1 + (p - 1) / math.sqrt(2)) + w.features * math.sqrt(p) + w.count)
@@ -366,16 +342,13 @@ _WEIGHTS = ReportWeights(reward=1 / 2, matrix=1 / 2, features=1 / 3)
 @stored_as("InterceptReport")
 @dataclass(frozen=True, kw_only=True)
 class InterceptReport(ConstantReport):
-    """Reports of features (z, 1) up to scale, |z|_2 <= 1, whose constant is the same for all, and rewards in [-1/2,
-    1/2].
+    """Reports of features (z, 1) up to scale, |z|_2 <= 1, and rewards in [-1/2, 1/2].
 
     A report is, with p = d - 1,
 
         (z y, y/2, z z^T/2, z/3),     p + 1 + p(p+1)/2 + p coordinates, entries above the diagonal times sqrt 2,
 
-    and the Gram entry of the constant is the public number of users. The weights balance the noise of the four parts.
-
-    Sensitivity: sqrt 1.5108 = 1.2292 (`ReportWeights.diameter`; proofs.md A.7), against 2.1213 of (x y, x x^T).
+    and the Gram entry of the constant is the public number of users. Sensitivity: sqrt 1.5108 = 1.2292 (proofs.md A.7).
     """
 
     dim: int = 0  # derived from `features`
@@ -409,7 +382,7 @@ class InterceptReport(ConstantReport):
 
     @property
     def ball(self) -> tuple[Floats, float]:
-        """A ball around b/p on the diagonal. Its square is convex in s = |z|^2, so largest at 0 or at 1.
+        """A ball around b/p on the diagonal, the larger of s = |z|^2 = 0 and 1 in
 
         |.|^2 <= Y^2 (s + a^2) + b^2 (s^2 - 2 s/p + 1/p) + c^2 s
         """
@@ -432,33 +405,29 @@ class InterceptReport(ConstantReport):
         return self.features
 
     def clip_features(self, contexts: Floats) -> Floats:
-        """Return (z, 1) with |z| <= 1, for any value of the constant: (..., d)."""
         slopes, absent = _split_constant(contexts)
         return np.concatenate([clip_norm(slopes, 1.0), np.where(absent, 0.0, 1.0)], axis=-1)
 
     def seen_before(self, contexts: Floats) -> Floats | None:
-        """Return the features themselves if they are (z, 1) with |z| <= 1, faster than `clip_features`; else None."""
+        """Return the features themselves if they are (z, 1) with |z| <= 1, without a copy; else None."""
         if not (contexts[..., -1] == 1.0).all():
             return None
         slopes = np.ascontiguousarray(contexts[..., :-1])
         return np.ascontiguousarray(contexts) if clip_norm(slopes, 1.0) is slopes else None
 
     def inside(self, x: Floats) -> tuple[Floats, Bools]:
-        """Return (z, 1); features that are all 0, of a user without an answer, stay 0."""
         slopes, absent = _split_constant(x)
         inside = clip_to_unit_ball(slopes)
         moved = np.any(np.abs(inside - slopes) > ROUNDING_TOLERANCE, axis=-1)
         return np.concatenate([inside, np.where(absent, 0.0, 1.0)], axis=-1), moved
 
     def pack(self, x: Floats, y: Floats, arms: Ints | None = None) -> Floats:
-        """Pack (z, 1) and y; zeros for a user without an answer."""
         p, y = self.slopes, y * x[..., -1]
         square = self._square.pack(x[..., :p], y)
         parts = [square[..., :p], _WEIGHTS.reward * y[..., None], _WEIGHTS.matrix * square[..., p:]]
         return np.concatenate([*parts, _WEIGHTS.features * x[..., :p]], axis=-1)
 
     def sums(self, total: Floats, users: int) -> tuple[Floats, Floats]:
-        """Return vector (*R, d) and matrix (*R, d, d), whose last entry is the number of users."""
         p, weights = self.slopes, _WEIGHTS
         end = 1 + self._square.dim
         packed = np.concatenate([total[..., :p], total[..., p + 1 : end] / weights.matrix], axis=-1)
@@ -469,7 +438,6 @@ class InterceptReport(ConstantReport):
         return np.concatenate([vector, total[..., p : p + 1] / weights.reward], axis=-1), full
 
     def project(self, values: Floats) -> Floats:
-        """Return the report of the clipped features and reward that the vector has as coordinates."""
         p = self.slopes
         z = clip_to_unit_ball(np.clip(values[..., -p:] / _WEIGHTS.features, -1.0, 1.0))
         y = np.clip(values[..., p] / _WEIGHTS.reward, -self.reward_bound, self.reward_bound)
@@ -477,7 +445,7 @@ class InterceptReport(ConstantReport):
 
 
 def compute_unweighted_variances(weights: ReportWeights, slopes: int) -> tuple[Floats, Floats]:
-    """Return variances of the entries of vector and matrix of (z, 1), (d,) and (d, d), the weights undone."""
+    """Return variances of the entries of vector and matrix of (z, 1), (d,) and (d, d), unweighted."""
     vector = np.append(np.ones(slopes), weights.reward**-2)
     matrix = np.full((slopes + 1, slopes + 1), weights.features**-2)
     matrix[:slopes, :slopes] = 0.5 * (1 + np.eye(slopes)) * weights.matrix**-2
@@ -486,7 +454,6 @@ def compute_unweighted_variances(weights: ReportWeights, slopes: int) -> tuple[F
 
 
 def _split_constant(x: Floats) -> tuple[Floats, Bools]:
-    """Return z, and where all is 0, for a user without an answer: (..., p), (..., 1)."""
     constant, absent = x[..., -1:], np.all(x == 0, axis=-1, keepdims=True)
     if not np.all((constant > 0) | absent):
         allowed = "a constant > 0, because intercept=True"
@@ -506,8 +473,7 @@ _MOST_COORDINATES = 50_000_000
 @stored_as("PerArmReport")
 @dataclass(frozen=True, kw_only=True)
 class PerArmReport(ConstantReport):
-    """Reports of features z, |z|_2 <= 1, the arm k that was given, and a reward y in [-1/2, 1/2]; the constant is
-    added.
+    """Reports of features z, |z|_2 <= 1, the given arm k, and a reward y in [-1/2, 1/2]; the constant is added.
 
     There is a block for each arm, and all but block k are zero. Block k is
 
@@ -515,8 +481,7 @@ class PerArmReport(ConstantReport):
 
     the sums for a regression on (z, 1) and the number of the arm's users, because the arm is private too.
 
-    Sensitivity: reports in different blocks are orthogonal, at most sqrt 2 R apart, R the largest norm; reports in one
-    block as far as two reports of (z, 1) (`ReportWeights.diameter`; proofs.md A.8). The larger of the two.
+    Sensitivity: the larger of sqrt 2 R, R the largest norm, and `ReportWeights.diameter` (proofs.md A.8).
     """
 
     dim: int = 0  # derived
@@ -548,10 +513,9 @@ class PerArmReport(ConstantReport):
 
     @cached_property
     def weights(self) -> ReportWeights:
-        """The weights that make R^2 times the noise of a regression least: w_i^2 ~ sqrt(A_i / s_i).
+        """The weights that make R^2 times the noise of a regression least, w_i^2 ~ sqrt(A_i / s_i) (proofs.md A.8).
 
-        R^2 = sum s_i w_i^2 with s = (Y^2, Y^2, 1, 1, 1) for z y, y, z z^T, z and 1. The noise is sum A_i / w_i^2 with
-        A = (p, 1, (p + 1)/8, p/12 + 1/4, 1/12), for E theta_j^2 = 1/4p and a constant with 1/12.
+        s = (Y^2, Y^2, 1, 1, 1) and A = (p, 1, (p + 1)/8, p/12 + 1/4, 1/12) for z y, y, z z^T, z and 1.
         """
         p, y = self.features, self.reward_bound**2
         square = [math.sqrt(a / s) for a, s in ((p, y), (1, y), ((p + 1) / 8, 1), (p / 12 + 1 / 4, 1), (1 / 12, 1))]
@@ -571,11 +535,9 @@ class PerArmReport(ConstantReport):
 
     @property
     def ball(self) -> tuple[Floats, float]:
-        """A ball around 0 with the largest norm."""
         return np.zeros(self.dim), self.weights.largest(self.reward_bound)
 
     def _stacked(self, square: Floats, reward: float, features: float, count: float) -> Floats:
-        """Return the same block for every arm; coordinates with the reward as a factor come first."""
         p, w = self.features, self.weights
         lead = np.append(square[:p], w.reward * reward)
         rest = np.concatenate([w.matrix * square[p:], np.full(p, w.features * features), [w.count * count]])
@@ -586,7 +548,7 @@ class PerArmReport(ConstantReport):
         return self.n_arms * self._lead
 
     def pack(self, x: Floats, y: Floats, arms: Ints | None = None) -> Floats:
-        """Pack zeros but for the arm's block; an arm of -1, a user without an answer, has no block."""
+        """Pack zeros and the arm's block; an arm of -1, a user without an answer, has no block."""
         if arms is None:
             raise InvalidStatistic("arms", None, "the arm of every user: each has a block of its own")
         p, w = self.features, self.weights
@@ -596,19 +558,16 @@ class PerArmReport(ConstantReport):
         return np.concatenate([self._placed(lead * given, arms), self._placed(rest * given, arms)], axis=-1)
 
     def _placed(self, block: Floats, arms: Ints) -> Floats:
-        """Place blocks (..., m) at their arms: (..., K m)."""
         blocks = np.zeros((*block.shape[:-1], self.n_arms, block.shape[-1]))
         np.put_along_axis(blocks, np.maximum(arms, 0)[..., None, None], block[..., None, :], axis=-2)
         return blocks.reshape(*block.shape[:-1], -1)
 
     def _blocks(self, total: Floats) -> tuple[Floats, Floats]:
-        """Split (..., dim) into coordinates with the reward as a factor (..., K, p + 1), and the rest (..., K, m)."""
         front, back = total[..., : self.lead], total[..., self.lead :]
         shape = (*total.shape[:-1], self.n_arms)
         return front.reshape(*shape, self._lead), back.reshape(*shape, self._rest)
 
     def sums(self, total: Floats, users: int) -> tuple[Floats, Floats]:
-        """Return vectors (*R, K, p + 1) and matrices (*R, K, p + 1, p + 1) of the arms, the constant last."""
         p, w = self.features, self.weights
         lead, rest = self._blocks(total)
         squares = p * (p + 1) // 2

@@ -1,4 +1,4 @@
-"""Noise sources: the operating system's randomness for people, and seeded noise for simulations and tests."""
+"""Noise sources: secure noise for deployments, and seeded noise for simulations and tests."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class NoiseSource(ABC):
         return np.asarray(steps + self.discrete_gaussian(std=ratio, size=steps.shape))
 
     def named(self, name: str) -> NoiseSource:
-        """Return the source for a part of a message: its own stream if the source has named streams, else itself."""
+        """Return the source for a part of a message: its own stream, if the source has named streams."""
         return self
 
     @abstractmethod
@@ -70,12 +70,10 @@ class NoiseSource(ABC):
 
     @abstractmethod
     def coins(self, counts: NDArray[np.int64], chances: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Draw Bin(count, chance) elementwise, chances in [0, 1]: a shortcut of simulations for many single coins."""
+        """Draw Bin(count, chance) elementwise, chances in [0, 1]: a shortcut of simulations."""
 
     def heads(self, counts: NDArray[np.int64], chances: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Draw sum over g of Bin(counts_g, chances_g), (..., G), (..., G, m) -> (..., m): `coins` for groups of few
-        users.
-        """
+        """Draw sum over g of Bin(counts_g, chances_g), (..., G), (..., G, m) -> (..., m)."""
         return np.asarray(np.sum(self.coins(np.broadcast_to(counts[..., None], chances.shape), chances), axis=-2))
 
     @abstractmethod
@@ -84,7 +82,7 @@ class NoiseSource(ABC):
 
     @abstractmethod
     def permutation(self, n: int, size: Size = ()) -> NDArray[np.int64]:
-        """Draw independent uniform permutations of 0..n-1 along the last axis: shape (*size, n)."""
+        """Draw independent uniform permutations of 0..n-1 along the last axis, (*size, n)."""
 
 
 def check_noise_parameter(argument: str, value: Any) -> float:
@@ -114,7 +112,7 @@ def read_protected_values(value: ArrayLike) -> NDArray[np.float64]:
 
 
 def round_to_grid(value: ArrayLike, grid: float) -> NDArray[np.int64]:
-    """Return the nearest multiple of the grid in steps; exact, ties to even (0.5 and 1.5 go to 0 and 2)."""
+    """Return the nearest multiple of the grid in steps; exact, ties to even."""
     if validation.non_negative("grid", grid) == 0:
         raise InsecureSource("grid = 0 is not allowed: a secure source adds integer noise on a grid > 0")
     exact = read_protected_values(value)
@@ -123,7 +121,7 @@ def round_to_grid(value: ArrayLike, grid: float) -> NDArray[np.int64]:
 
 @lru_cache(maxsize=64)
 def divide_rounding_up(argument: str, scale: float, grid: float) -> float:
-    """Return scale / grid as a float that is never below the real quotient: rounding may only add noise."""
+    """Return scale / grid, never below the real quotient: rounding may only add noise."""
     ratio = check_noise_parameter(f"{argument} / grid", scale / grid)
     below = Fraction(ratio) * Fraction(grid) < Fraction(scale)
     return math.nextafter(ratio, math.inf) if below else ratio
@@ -145,8 +143,7 @@ class SecureNoise(NoiseSource):
     """Exact noise from the operating system's randomness, without seed.
 
     Gaussian and Laplace releases are grid * (round(value / grid) + discrete noise): a function of an integer, so
-    floating point reveals nothing about the value. A binomial takes 8 bytes of os.urandom, a Gaussian or Laplace about
-    25.
+    floating point reveals nothing about the value.
     """
 
     secure = True
@@ -183,14 +180,13 @@ class SecureNoise(NoiseSource):
         return draw_binomials(trials, chance, math.prod(shape), _draw_words).reshape(shape)
 
     def coins(self, counts: NDArray[np.int64], chances: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Refuse: a deployment draws the coins of every message."""
         raise InsecureSource("coins of many users at once are a shortcut of simulations; a secure source draws each")
 
     def uniform(self, size: Size) -> NDArray[np.float64]:
         return np.asarray((_draw_words(to_shape(size)) >> np.uint64(11)) * 2.0**-53)
 
     def permutation(self, n: int, size: Size = ()) -> NDArray[np.int64]:
-        """Sort random 64-bit keys, drawn anew for a row with equal keys: given distinct keys the order is uniform."""
+        """Sort random 64-bit keys, drawn anew for a row with equal keys."""
         shape = (*to_shape(size), validation.integer("n", n))
         keys = _draw_words(shape).reshape(-1, n)
         while (again := (np.diff(np.sort(keys, axis=-1), axis=-1) == 0).any(axis=-1)).any():
@@ -199,7 +195,6 @@ class SecureNoise(NoiseSource):
 
 
 def _draw_words(shape: tuple[int, ...]) -> NDArray[np.uint64]:
-    """Draw random 64-bit words."""
     return np.frombuffer(bytearray(os.urandom(8 * math.prod(shape))), dtype=np.uint64).reshape(shape)
 
 
@@ -215,14 +210,14 @@ NUMBER_SECONDS = 1e-7  # a number of a user's statistic: clipped, rounded, added
 
 @dataclass(frozen=True, kw_only=True)
 class ReleaseCost:
-    """The random numbers of a release: discrete Gaussians (or Laplaces), words for binomials, numbers of statistics."""
+    """The random numbers of a release."""
 
     gaussians: int = 0
     words: int = 0
     numbers: int = 0
 
     def seconds(self, *, secure: bool) -> float:
-        """Estimate the time, within a factor of about 3; seeded noise takes no time that matters."""
+        """Estimate the time within a factor of about 3; seeded noise takes no time."""
         noise = GAUSSIAN_SECONDS * self.gaussians + WORD_SECONDS * self.words if secure else 0.0
         return RELEASE_SECONDS + noise + NUMBER_SECONDS * self.numbers
 
@@ -269,9 +264,8 @@ def laplace_grid_distance(*, scale: float, grid: float) -> float:
 class FastNoise(NoiseSource):
     """Seeded noise for simulation, from a NumPy generator.
 
-    Real-valued noise is continuous and ignores the grid, within `gaussian_grid_distance` or `laplace_grid_distance` of
-    the secure source's. Integer noise has the secure source's distribution, up to the resolution of double-precision
-    uniforms.
+    Real-valued noise is continuous, within `gaussian_grid_distance` or `laplace_grid_distance` of the secure source's.
+    Integer noise has the secure source's distribution, up to the resolution of double-precision uniforms.
     """
 
     secure = False
@@ -286,7 +280,6 @@ class FastNoise(NoiseSource):
         self._rng = rng
 
     def gaussian(self, value: ArrayLike, *, std: float, grid: float) -> NDArray[np.float64]:
-        """Return value + N(0, std^2); the grid is checked and otherwise ignored."""
         validation.positive("std", std)
         validation.non_negative("grid", grid)
         exact = read_protected_values(value)
@@ -295,7 +288,6 @@ class FastNoise(NoiseSource):
         return drawn
 
     def laplace(self, value: ArrayLike, *, scale: float, grid: float) -> NDArray[np.float64]:
-        """Return value + Laplace(scale); the grid is checked and otherwise ignored."""
         validation.positive("scale", scale)
         validation.non_negative("grid", grid)
         exact = read_protected_values(value)
@@ -318,7 +310,6 @@ class FastNoise(NoiseSource):
         return self._two_sided_geometric(check_noise_parameter("scale", scale), to_shape(size))
 
     def _two_sided_geometric(self, scale: float, shape: tuple[int, ...]) -> NDArray[np.int64]:
-        """Draw the difference of the whole parts of two exponentials: floor(Exp(scale)) is geometric."""
         geometric = np.floor(self._rng.exponential(scale, (2, *shape))).astype(np.int64)  # (2, *size)
         return np.asarray(geometric[0] - geometric[1])
 

@@ -43,7 +43,7 @@ def encode_on_lattice(values: Floats, scale: float, domain: Domain, source: Nois
 
 
 def compute_largest_counts(scale: float | Floats, domain: Domain) -> Floats:
-    """Return the largest encoded value of each coordinate, before noise; for several scales (k, 1), (k, dim)."""
+    """Return the largest encoded value of each coordinate, before noise; for scales (k, 1), (k, dim)."""
     return np.asarray(np.ceil(scale * (domain.upper - domain.lower) * (1 - 1e-12)))
 
 
@@ -126,7 +126,6 @@ class RandomizedBit(Device):
         validation.set_validated(self, validation.open_probability, "lie")
 
     def encode(self, values: Floats, source: NoiseSource) -> Ints:
-        """Draw 0 or 1 for each bit."""
         return draw_randomized_bits(values, self.lie, source).astype(np.int64)
 
 
@@ -135,8 +134,7 @@ class RandomizedBit(Device):
 class RandomizedSign(Device):
     """Randomized response about the sign of a public vector: sends the vector, or its negative with probability `lie`.
 
-    Privacy: pure, epsilon = log((1 - lie) / lie) for the sign; none for the line on which the vector lies. Messages
-    about v and about - v are the same two, since rounding to steps of a grid is odd (`protocols.randomized_response`).
+    Privacy: pure, epsilon = log((1 - lie) / lie) for the sign; none for the line on which the vector lies.
     """
 
     domain: Ball
@@ -157,7 +155,7 @@ def probability_of_one(value: Floats, lie: float) -> Floats:
 
 
 def draw_randomized_bits(value: Floats, lie: float, source: NoiseSource) -> Bools:
-    """Draw one coin for every number in [0, 1]; it decides about rounding and lying at once."""
+    """Draw one coin for every number in [0, 1], for rounding and lying at once."""
     return np.asarray(source.uniform(value.shape) < probability_of_one(value, lie))
 
 
@@ -169,14 +167,12 @@ def draw_randomized_bits(value: Floats, lie: float, source: NoiseSource) -> Bool
 class LevelRandomizers(Device):
     """Sends the messages of `levels` devices about one statistic, with fresh rounding and fresh coins for each.
 
-    Every level draws from a stream of its own, if the source has named streams: user by user and a batch at a time then
-    give the same integers.
+    Every level draws from its own named stream, so users and batches give the same integers.
     """
 
     levels: tuple[Device, ...]
 
     def encode(self, values: Floats, source: NoiseSource) -> Messages:
-        """Draw (..., users, dim) -> (..., users, k dim)."""
         blocks = [level.encode(values, level_source(source, number)) for number, level in enumerate(self.levels)]
         return np.concatenate(blocks, axis=-1)
 
@@ -194,12 +190,10 @@ def level_source(source: NoiseSource, level: int) -> NoiseSource:
 class PlainVector(Device):
     """Sends the statistic itself, to a server that is trusted with it.
 
-    Privacy: none against the receiver. It is sent in steps of `finest_step(reach)` from the domain's public origin; an
-    exact sum cuts it there anyway.
+    Privacy: none against the receiver. It is sent in steps of `finest_step(reach)` from the domain's public origin.
     """
 
     def encode(self, values: Floats, source: NoiseSource) -> Messages:
-        """Return steps of a grid so fine that nothing is lost in a sum."""
         if not source.secure:
             return values
         return exact_sums.convert_to_steps(values - self.domain.origin, self.domain.reach)
@@ -253,7 +247,7 @@ class CapRandomizer(Device):
     The choice among them depends on integers alone: <g, a> and |g|^2, exact, for a = round(2^28 u0).
 
     Privacy: pure, against everybody (`mechanisms.noise.PrivUnit`). The numbers of random words, operations and bytes
-    are the same for every statistic and every outcome of the coins, so running times reveal nothing.
+    are the same for every statistic and outcome, so running times reveal nothing.
     """
 
     cosine: float
@@ -268,7 +262,6 @@ class CapRandomizer(Device):
         check_direction_dim(self.domain.dim)
 
     def encode(self, values: Floats, source: NoiseSource) -> Ints:
-        """Draw (..., users, dim) -> (..., users, dim), some users at a time; each draws its numbers in order."""
         centre, radius = self.domain.ball
         pairs = (self.domain.dim + 1) // 2
         numbers = 3 + 3 * self.candidates * pairs
@@ -281,7 +274,6 @@ class CapRandomizer(Device):
         return np.concatenate(sent, axis=-2)
 
     def _send(self, inside: Floats, drawn: Floats) -> Ints:
-        """Choose a candidate for every point of the unit ball; the search begins at a random place."""
         count, aims = self.candidates, round_to_sphere(inside, drawn[..., 0])
         words = drawn[..., 3:].reshape(*aims.shape[:-1], count, 3, (self.domain.dim + 1) // 2)
         found = make_candidates(words, self.steps)[..., : self.domain.dim]  # (..., users, N, dim)
@@ -313,7 +305,7 @@ def split_length(inside: Floats) -> tuple[Floats, Floats]:
 def make_candidates(words: Floats, steps: int) -> Ints:
     """Make Gaussian vectors in whole steps from uniform numbers (Box and Muller), (..., 3, pairs) -> (..., 2 pairs).
 
-    Each coordinate is within one step of an exact Gaussian's, but for a probability of 2^-64 a pair (proofs.md D.3).
+    Coordinates are within one step of an exact Gaussian's but for a probability of 2^-64 a pair (proofs.md D.3).
     """
     first, more, turn = (np.ascontiguousarray(words[..., k, :]) for k in range(3))
     share = np.maximum(first + (1 - more) * 2.0**-53, _RAREST)  # in (0, 1]
@@ -325,7 +317,7 @@ def make_candidates(words: Floats, steps: int) -> Ints:
 def is_in_cap(found: Ints, aims: Ints, cosine: float) -> Bools:
     """Return whether <g, a> >= cosine |g| |a|: (..., N, dim) and (..., dim) -> (..., N).
 
-    The result is a function of the integers: their sums are exact in any order, the rest is four roundings of IEEE 754.
+    The result depends on integers alone: sums are exact in any order, the rest is four roundings of IEEE 754.
     """
     along = np.einsum("...ni,...i->...n", found, aims)
     squares = np.einsum("...ni,...ni->...n", found, found)
@@ -334,13 +326,13 @@ def is_in_cap(found: Ints, aims: Ints, cosine: float) -> Bools:
 
 
 def normalize_messages(messages: Ints) -> Floats:
-    """Return the directions of messages, g/|g|: (..., dim) -> (..., dim); 0 for 0, which has no direction."""
+    """Return the directions of messages, g/|g|: (..., dim) -> (..., dim); 0 for 0."""
     squares = np.einsum("...i,...i->...", messages, messages).astype(float)
     return np.asarray(messages / np.sqrt(np.maximum(squares, 1.0))[..., None])
 
 
 def check_direction_dim(dim: Any) -> int:
-    """Return the number of coordinates; refuse one for which directions cannot be drawn."""
+    """Return the number of coordinates, if directions can be drawn for it."""
     if not 2 <= (number := validation.integer("dim", dim)) <= CAP_COORDINATES:
         raise InvalidArgument("dim", number, f"from 2 to {CAP_COORDINATES:,} coordinates for directions")
     return number
@@ -377,7 +369,7 @@ _KINDS = index_by_stored_name(*_DOMAINS, *_DEVICES, *_SELECTORS, *_STATISTICS)
 
 
 def device_from_parameters(parameters: Mapping[str, Any]) -> Device:
-    """Return the device with these `parameters`; with the same randomness it sends the same messages."""
+    """Return the device with these `parameters`."""
     made: Device = _one_of(_DEVICES, parameters)
     return made
 
@@ -408,7 +400,6 @@ def _find_kind(value: Any) -> Any:
 
 
 def _build_value(value: Any) -> Any:
-    """Return a value of a known kind; refuse unknown kinds, missing fields and unknown fields."""
     if isinstance(value, list):
         return tuple(_build_value(part) for part in value)
     if not isinstance(value, Mapping):

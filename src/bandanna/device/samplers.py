@@ -1,7 +1,4 @@
-"""Exact samplers of binomial, discrete Gaussian and discrete Laplace noise from random words.
-
-Nothing is rounded or cut off.
-"""
+"""Exact samplers of binomial, discrete Gaussian and discrete Laplace noise from random words, without rounding."""
 
 from __future__ import annotations
 
@@ -27,7 +24,7 @@ _INVERSION_CHUNK = 1 << 16  # words held at a time
 
 
 def draw_binomials(trials: int, chance: Fraction, count: int, words: Words) -> NDArray[np.int64]:
-    """Draw `count` independent numbers of Bin(trials, chance): the sum of one draw for each part of the trials."""
+    """Draw `count` independent numbers of Bin(trials, chance)."""
     drawn = np.zeros(count, dtype=np.int64)
     for part, times in ((PART, trials // PART), (trials % PART, 1)):
         if not (part and times):
@@ -42,7 +39,7 @@ def draw_binomials(trials: int, chance: Fraction, count: int, words: Words) -> N
 
 
 def count_words(trials: int) -> int:
-    """Return the random words that a draw takes: one for each part."""
+    """Return the random words of a draw: one for each part of the trials."""
     return -(-trials // PART)
 
 
@@ -60,7 +57,6 @@ class InversionSampler:
         self._low, self._up = np.array(low, dtype=np.uint64), np.array(up, dtype=np.uint64)
 
     def draw(self, random: NDArray[np.uint64], words: Words) -> NDArray[np.int64]:
-        """Draw one number for each random word, with further words where one does not decide."""
         known = random >> np.uint64(64 - _BITS)
         place = self._up.searchsorted(known, side="right")
         drawn = np.asarray(self._first + place, dtype=np.int64)
@@ -109,7 +105,6 @@ def binomial_cdf_bounds(trials: int, chance: Fraction, bits: int) -> Bounds:
 
 
 def _multiply_ratios(value: int, ratios: Iterable[tuple[int, int]]) -> list[int]:
-    """Return value r_1, value r_1 r_2, ..., each rounded down, to the first zero."""
     values = []
     for numerator, denominator in ratios:
         value = value * numerator // denominator
@@ -131,7 +126,7 @@ _CHUNK = 1 << 14  # numbers held at a time
 
 
 def sample_discrete(power: int, scale: float, size: int, words: Words) -> NDArray[np.int64]:
-    """Draw `size` independent numbers; words are drawn as they are needed."""
+    """Draw `size` independent numbers from random words."""
     columns, parts, missing = _discrete_sampler(power, scale), [np.zeros(0, dtype=np.int64)], size
     while missing:
         part = columns.some(min(missing + missing // 8 + 8, _CHUNK), words)[:missing]  # what is kept is independent
@@ -161,7 +156,6 @@ class DiscreteSampler:
         self._which = _column_sampler(power, self.scale)
 
     def some(self, tries: int, words: Words) -> NDArray[np.int64]:
-        """Return the kept numbers of `tries` tries."""
         which, where, coins = words((3, tries))
         column, negative = self._which.draw(which, words), where >> np.uint64(63) == 1
         inside = (where & np.uint64((1 << self.bits) - 1)).view(np.int64)
@@ -174,7 +168,6 @@ class DiscreteSampler:
     def _kept(
         self, column: NDArray[np.int64], inside: NDArray[np.int64], coins: NDArray[np.uint64], words: Words
     ) -> NDArray[np.bool_]:
-        """Return whether each coin is below exp(g(first of the column) - g(m))."""
         chance = np.exp(-self._rise(column, np.ldexp(inside.astype(float), -self.bits)))
         above = np.ldexp((coins >> np.uint64(64 - _BITS)).astype(float), -_BITS) - chance
         kept: NDArray[np.bool_] = above < 0
@@ -184,13 +177,11 @@ class DiscreteSampler:
         return kept
 
     def _rise(self, column: NDArray[np.int64], share: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return g(m) - g(first of the column), for m at this share of the column behind its first number."""
         if self.power == LAPLACE:
             return share / self.scale
         return share * (column + share / 2) / self.scale**2
 
     def _keeps(self, column: int, inside: int, coin: int, words: Words) -> bool:
-        """Return whether the number that the coin begins is below exp(-rise), drawing as many more bits as it takes."""
         first, share, scale = Fraction(column), Fraction(inside, 1 << self.bits), Fraction(self.scale)
         rise = ((first + share) ** self.power - first**self.power) / (self.power * scale**self.power)
         bits, known = _BITS, coin >> (64 - _BITS)

@@ -18,7 +18,7 @@ _ROUNDED = "rounded rewards"  # what the coins are called that round rewards
 
 
 class ReportStatistic(ABC):
-    """Forms statistics from users' features (*R, n, d) and rewards (*R, n); clips first, and counts what it clips."""
+    """Forms statistics from users' features (*R, n, d) and rewards (*R, n); clips first, and counts clipped ones."""
 
     @abstractmethod
     def statistic(
@@ -35,7 +35,6 @@ class RegressionStatistic(ReportStatistic):
     centre: float = 0.0
 
     def centred(self, rewards: Floats) -> tuple[Floats, Bools]:
-        """Return rewards as they are reported, and which were clipped."""
         inside, moved = clip_rewards(rewards)
         return (inside - self.centre if self.centre else inside), moved
 
@@ -63,7 +62,6 @@ class WeightedStatistic(ReportStatistic):
     def statistic(
         self, domain: Domain, features: Floats, rewards: Floats, arms: Ints | None, coins: DeviceRandomness
     ) -> Statistic:
-        """Return points of the ball of radius 1/2."""
         check_all_finite("features", features)
         check_all_finite("rewards", rewards)
         x, outside = self.seen.inside(features)
@@ -84,7 +82,6 @@ class PublicStatistic(ReportStatistic):
     def statistic(
         self, domain: Domain, features: Floats, rewards: Floats, arms: Ints | None, coins: DeviceRandomness
     ) -> Statistic:
-        """Return the report of a reward of 1/2."""
         if not isinstance(domain, LinearReport):
             raise InvalidArgument("domain", domain, "LinearReport(...)")
         check_all_finite("features", features)
@@ -104,7 +101,6 @@ class RewardStatistic(ReportStatistic):
     def statistic(
         self, domain: Domain, features: Floats, rewards: Floats, arms: Ints | None, coins: DeviceRandomness
     ) -> Statistic:
-        """Return bits, (*R, n, 1)."""
         check_all_finite("rewards", rewards)
         inside = np.clip(rewards, self.low, self.high)
         shares = (inside[..., None] - self.low) / (self.high - self.low)

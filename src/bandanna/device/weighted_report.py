@@ -1,4 +1,4 @@
-"""Reports about the value of a policy: importance-weighted rewards, and doubly robust corrections."""
+"""Reports for off-policy evaluation: importance-weighted rewards and doubly robust corrections."""
 
 from __future__ import annotations
 
@@ -25,13 +25,11 @@ _MOST_TARGETS = 10_000
 class ImportanceWeightDomain(Domain):
     """(w rho, w) for each of `targets` policies, w in [0, `bound`], |rho| <= 1/2: sensitivity sqrt(5)/2 `bound`.
 
-    The weight is w = min(pi / p, M) for a target's probability pi and the logged probability p of the arm. With a
-    reward r in [0, 1], a user contributes
+    The weight is w = min(pi / p, M) for a target's probability pi and the logged probability p of the arm. A reward
+    r in [0, 1] gives rho = r - 1/2.
 
-        (w rho, w),     rho = r - 1/2,     a point of the triangle with the corners (0, 0) and (+-M/2, M).
-
-    `moments` adds w^2 rho^2, w^2 rho and w^2 for variances, each with a factor that keeps the diameter at sqrt(1.04) M
-    (proofs.md E). `exclusive`: a user has a weight for at most one target, as if each target always gives another arm.
+    `moments` adds w^2 rho^2, w^2 rho and w^2 for variances, with factors that keep the diameter at sqrt(1.04) M
+    (proofs.md E). `exclusive`: a user has a weight for at most one target.
     """
 
     dim: int = 0  # derived
@@ -53,7 +51,6 @@ class ImportanceWeightDomain(Domain):
 
     @cached_property
     def scales(self) -> tuple[float, ...]:
-        """Factors of w rho, w, (w rho)^2/M, (w rho) w/M and w^2/M."""
         weight, square, cross, weights = _MOMENTS if self.moments else _PLAIN
         less = math.sqrt(3) if self.exclusive and self.targets > 1 and self.moments else 1.0
         return (1.0, weight / less, square / less, cross, weights / less)[: self._each]
@@ -65,7 +62,7 @@ class ImportanceWeightDomain(Domain):
 
     @property
     def sensitivity(self) -> float:
-        """Largest distance of two corners over all targets; of exclusive ones, over one or two (proofs.md E)."""
+        """Largest distance of two corners over all targets, or over one or two exclusive ones (proofs.md E)."""
         apart, norm = self._corner()
         one = max(apart, norm)
         if self.exclusive:
@@ -74,18 +71,16 @@ class ImportanceWeightDomain(Domain):
 
     @property
     def l1_sensitivity(self) -> float:
-        """Distance of a corner to 0 over all targets, 3/2 M without moments; of exclusive ones, between two corners."""
+        """Distance of a corner to 0 over all targets; for exclusive ones, between two corners."""
         several = min(self.targets, 2) if self.exclusive else self.targets
         return several * self.bound * float(np.dot(self.scales, _CORNER[: self._each]))
 
     @cached_property
     def lower(self) -> Floats:
-        """-M/2 for w rho, weighted; 0 for the others."""
         return self._ends((-0.5, 0.0, 0.0, -0.5, 0.0))
 
     @cached_property
     def upper(self) -> Floats:
-        """M/2 for w rho, M for w, M/4, M/2 and M for the squares; weighted."""
         return self._ends(_CORNER)
 
     def _ends(self, of_each: tuple[float, ...]) -> Floats:
@@ -143,7 +138,7 @@ class ImportanceWeightDomain(Domain):
     def statistic(self, weights: Floats, rewards: Floats) -> Statistic:
         """Return the report of weights (users, targets) and rewards (users,) in [0, 1].
 
-        Weights above `bound` are cut to it by definition: `clipped` counts rewards outside, and negative weights.
+        Weights are cut to `bound` by definition: `clipped` counts rewards outside, and negative weights.
         """
         weights, rewards = np.asarray(weights, dtype=float), np.asarray(rewards, dtype=float)
         if weights.shape != (*rewards.shape, self.targets) or rewards.ndim != 1:
@@ -168,13 +163,13 @@ class ImportanceWeightDomain(Domain):
 class DoublyRobustDomain(Domain):
     """A user's part of a doubly robust estimate: d = g - 1/2 + w (r - q), its weight, and its square (proofs.md E.4).
 
-    A model q predicts rewards, g is its mean under the target, and the logged reward r corrects it. With w in [0, M], M
-    the `bound`, and g and q within `spread` h of 1/2, |d| <= h + w (1/2 + h) <= R, and
+    A model q predicts rewards, g is its mean under the target, r is the logged reward. With w in [0, M], M the `bound`,
+    and g and q within `spread` h of 1/2, |d| <= h + w (1/2 + h) <= R, and
 
         (d, (R/M) w, d^2 / (sqrt 2 R))
 
-    has the diameter 2 R = 2 h + M (1 + 2 h), or a little more if M is small. `bound` = 0 is the direct method without
-    weights: (d, d^2 / (sqrt 2 R)), |d| <= R = h.
+    has the diameter 2 R = 2 h + M (1 + 2 h), or a little more if M is small. `bound` = 0 is the direct method
+    (d, d^2 / (sqrt 2 R)), |d| <= R = h.
     """
 
     dim: int = 0  # derived
@@ -192,7 +187,6 @@ class DoublyRobustDomain(Domain):
 
     @property
     def largest(self) -> float:
-        """Bound R on |d|."""
         return self.spread + self.bound * (0.5 + self.spread)
 
     @property
@@ -209,12 +203,10 @@ class DoublyRobustDomain(Domain):
 
     @cached_property
     def lower(self) -> Floats:
-        """-R, and 0 for weight and square."""
         return self._ends(-1.0, 0.0, 0.0)
 
     @cached_property
     def upper(self) -> Floats:
-        """R, R and R / sqrt 2."""
         return self._ends(1.0, 1.0, math.sqrt(0.5))
 
     def _ends(self, correction: float, weight: float, square: float) -> Floats:
@@ -224,14 +216,12 @@ class DoublyRobustDomain(Domain):
         return ends
 
     def pack(self, corrections: Floats, weights: Floats) -> Floats:
-        """Pack corrections (...) and weights (...) -> (..., dim)."""
         square = corrections * corrections / (math.sqrt(2) * self.largest)
         if not self.bound:
             return np.stack([corrections, square], axis=-1)
         return np.stack([corrections, weights * (self.largest / self.bound), square], axis=-1)
 
     def unpack(self, total: Floats) -> Floats:
-        """Return sums of d, w (0 without weights) and d^2: (..., dim) -> (..., 3)."""
         units = self.units
         if self.bound:
             return np.asarray(total * units)
@@ -239,7 +229,6 @@ class DoublyRobustDomain(Domain):
 
     @property
     def units(self) -> Floats:
-        """Factors that turn coordinates into sums of d, w, d^2, (3,); noise is multiplied by them too."""
         return np.array([1.0, self.bound / self.largest, math.sqrt(2) * self.largest])
 
     def project(self, values: Floats) -> Floats:
@@ -248,7 +237,7 @@ class DoublyRobustDomain(Domain):
         return self.pack(np.clip(values[..., 0], -most, most), np.broadcast_to(weights, values.shape[:-1]))
 
     def statistic(self, corrections: Floats, weights: Floats) -> Statistic:
-        """Return the report of (users,) and (users,), clipped and counted."""
+        """Return the clipped report of corrections and weights, (users,)."""
         check_all_finite("corrections", corrections)
         check_all_finite("weights", weights)
         cut = np.clip(weights, 0.0, self.bound)
