@@ -223,3 +223,8 @@ def test_a_forked_process_cannot_spend_the_budget_of_a_log() -> None:
     log = make_log()
     assert in_a_fork(lambda: bd.ope.snips(log, "arm:b")) == ["BandannaError"]
     assert bd.ope.snips(log, "arm:b").people == N
+
+
+def test_a_warm_start_finds_the_number_of_arms_in_the_log() -> None:
+    unknown = bd.LinTS(features=1, horizon=N, privacy=bd.none())
+    assert make_log().start(unknown, seed=1) == make_log().start(policy(), seed=1)
