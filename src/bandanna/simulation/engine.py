@@ -1,6 +1,6 @@
-"""`simulate`: run many seeds of a policy in an environment.
+"""Run many seeds of a policy in an environment, by the player of `PLAYERS` that its `Execution.player` names.
 
-`PLAYERS` maps `Execution.player` of a policy to the function that runs it. All give the reference player's results.
+All players give the reference player's results.
 """
 
 from __future__ import annotations
@@ -83,15 +83,15 @@ def simulate(
     policy
         The policy, or a mapping from labels to policies.
     env
-        The environment, for example `bd.environments.LinearContextual(dim=5, n_arms=20)`.
+        The environment, such as `bd.environments.LinearContextual(dim=5, n_arms=20)`.
     n_seeds, seed
-        Number of independent runs, with the seeds seed, seed + 1, ...; results of a seed do not depend on the others.
+        Number of independent runs, and the first seed: the runs have the seeds seed, seed + 1, ...
     path
         "law" samples the noise of sums directly. "messages" simulates every message: slower, same distribution.
     checkpoints
         Number of points recorded on the regret curve.
     horizon
-        Number of rounds. Defaults to `policy.horizon`.
+        Number of rounds; `policy.horizon` by default.
 
     Returns
     -------
@@ -128,8 +128,6 @@ def sweep(
 ) -> ResultSet:
     """Simulate a policy under several privacy models and budgets, in the same worlds.
 
-    `bd.experiments.run` does the same for a TOML file, in several processes.
-
     Parameters
     ----------
     policy
@@ -147,7 +145,7 @@ def sweep(
     Returns
     -------
     ResultSet
-        A result for each privacy model and epsilon. In its frames `asked_epsilon` is the given number; epsilon and
+        A result for each privacy model and epsilon. In its frames `asked_epsilon` is the given number, epsilon and
         delta are the guarantee.
     """
     validation.instance("policy", policy, Policy, "a policy such as bd.LinTS(...) or bd.make(...)")
@@ -187,7 +185,6 @@ def _make_privacy(maker: PrivacyMaker, epsilon: float, delta: float) -> Privacy:
 
 
 def _label_makers(privacy: Any) -> dict[str, PrivacyMaker]:
-    """Return functions that make a `Privacy` of epsilon and delta, by their labels."""
     allowed = (
         "bd.central, bd.shuffle, bd.local or bd.concurrent, several of them, or a mapping from labels to functions"
     )
@@ -262,7 +259,6 @@ def _resolve_horizon(policy: Policy[Any], horizon: int | None) -> int:
 
 
 def _describe_setting(policy: Policy[Any], env: Environment) -> dict[str, Any]:
-    """Return facts of policy and world that bounds need: class, numbers, dimension, arms, and gaps where known."""
     noted: dict[str, Any] = {"policy": _stored_name(type(policy)), "dim": env.dim, "n_arms": env.n_arms}
     if is_dataclass(policy):
         noted |= {
@@ -277,5 +273,4 @@ def _describe_setting(policy: Policy[Any], env: Environment) -> dict[str, Any]:
 
 
 def _stored_name(kind: type) -> str:
-    """Return the stored name of a policy's class, or the class name of a policy that has none."""
     return find_stored_name(kind) if has_name(kind) else kind.__name__

@@ -1,7 +1,4 @@
-"""Figures: regret over time, bounds, panels, and reward against epsilon.
-
-Figures are drawn without pyplot, so there is no window and no global state. matplotlib is imported on first use.
-"""
+"""Figures without pyplot or global state: regret over time, bounds, panels, and reward against epsilon."""
 
 from __future__ import annotations
 
@@ -40,7 +37,7 @@ _STYLE = {
 
 
 def save_figure(figure: Any, path: str | PathLike[str]) -> None:
-    """Save a matplotlib `Figure` as .png or .svg, atomically; the same figure gives the same file."""
+    """Save a matplotlib `Figure` as .png or .svg, atomically and reproducibly."""
     kind = _figure_format(path)
     paper: dict[str, Any] = {"format": kind[1:], "dpi": 160, "bbox_inches": "tight", "pad_inches": 0.2}
     paper |= {"facecolor": "white", "metadata": {"Date": None} if kind == ".svg" else None}
@@ -49,7 +46,7 @@ def save_figure(figure: Any, path: str | PathLike[str]) -> None:
 
 
 def save_both(figure: Any, stem: Path) -> list[Path]:
-    """Save a figure as stem.png and stem.svg, make the folder if needed, and return both paths."""
+    """Save a figure as stem.png and stem.svg, and return both paths."""
     stem.parent.mkdir(parents=True, exist_ok=True)
     paths = [stem.with_name(f"{stem.name}{suffix}") for suffix in (".png", ".svg")]
     for path in paths:
@@ -58,7 +55,7 @@ def save_both(figure: Any, stem: Path) -> list[Path]:
 
 
 def check_drawable(path: str | PathLike[str] | None = None, argument: str = "path") -> None:
-    """Raise the error that drawing to `path` would raise because of its format or a missing extra `plot`."""
+    """Raise an error if the format of `path` is unknown or the extra `plot` is missing."""
     if path is not None:
         _figure_format(path, argument)
     matplotlib("")
@@ -69,7 +66,7 @@ def _figure_format(path: str | PathLike[str], argument: str = "path") -> str:
 
 
 def format_axis_number(value: float) -> str:
-    """Format a number with a few digits and thousands separators: 15,234, 12.3, 0.0456."""
+    """Format a number for an axis: 15,234, 12.3, 0.0456."""
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
@@ -90,14 +87,14 @@ def house_style() -> Any:
 
 
 def make_axes(size: tuple[float, float], place: tuple[float, float, float, float]) -> tuple[Any, Any]:
-    """Make a figure of a size in inches, and axes at (left, bottom, width, height) in it."""
+    """Make a figure of a size in inches with axes at (left, bottom, width, height)."""
     figure = matplotlib("figure").Figure(figsize=size, layout=None)
     matplotlib("backends.backend_agg").FigureCanvasAgg(figure)
     return figure, figure.add_axes(place)
 
 
 def decorate_axes(axes: Any, title: str | None, note: str, *, across: str, up: str) -> None:
-    """Draw axis names, a light grid, a title and a note."""
+    """Draw axis names, a light grid, title and note."""
     axes.set_xlabel(across, color=_INK, labelpad=8)
     axes.set_ylabel(up, color=_INK, labelpad=8)
     axes.grid(True, which="major", color="#E4E4E4", linewidth=0.8)
@@ -121,8 +118,7 @@ def colour_of(index: int) -> str:
 def choose_line_styles(labels: Sequence[str]) -> list[tuple[str, Any]]:
     """Return colour and dashes of each curve.
 
-    In a sweep, with several epsilons in the labels, there is one colour for each algorithm and one style of line for
-    each epsilon. Otherwise each curve has a colour, and the next style once the colours are used up.
+    In a sweep, each algorithm has a colour and each epsilon a line style.
     """
     found = [_EPSILON.search(label) for label in labels]
     budgets = ["" if each is None else each[1] for each in found]
@@ -156,7 +152,7 @@ def label_ends(axes: Any, named: Sequence[tuple[str, float, float, str, bool]]) 
 
 
 def _spread_apart(heights: Sequence[float], gap: float) -> Floats:
-    """Move heights, by least squares and in the same order, until they are at least `gap` apart."""
+    """Move heights at least `gap` apart, by least squares and in order."""
     order = np.argsort(heights, kind="stable")
     blocks: list[tuple[float, int]] = []  # (mean of height minus rank * gap, members)
     for rank, index in enumerate(order):
@@ -181,15 +177,15 @@ def matplotlib(module: str, needed_for: str = "plotting") -> Any:
 
 @runtime_checkable
 class RegretCurves(Protocol):
-    """Data of `plot_regret`: mean regret at `checkpoints` with its standard error and bounds, such as a `Result`."""
+    """Data of `plot_regret`, such as a `Result`."""
 
     @property
     def checkpoints(self) -> Ints:
-        """The rounds at which regret is recorded, (C,)."""
+        """The recorded rounds as integers, (C,)."""
 
     @property
     def horizon(self) -> int:
-        """The number of rounds, which is the last checkpoint."""
+        """The number of rounds simulated."""
 
     @property
     def n_seeds(self) -> int:
@@ -215,7 +211,7 @@ class RegretCurves(Protocol):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class BoundLine:
-    """A bound of the curve number `index`. A rate, with unknown constants, is drawn through the measured end."""
+    """A bound of curve number `index`; a rate is drawn through the measured end."""
 
     index: int
     label: str
@@ -226,20 +222,18 @@ class BoundLine:
 
     @property
     def text(self) -> str:
-        """The label, with the bound's last value; a rate has no value."""
         return (
             f"{self.label}  {self.values[-1]:,.{0 if self.values[-1] >= 100 else 1}f}" if self.explicit else self.label
         )
 
     @property
     def dashes(self) -> Any:
-        """The dashes: long for upper bounds, short for lower ones, dotted for rates, sparsely for lower rates."""
         long, short = ((6, 2), (3, 2)) if self.explicit else ((1, 1.5), (1, 4))
         return (0, long if self.side == "upper" else short)
 
 
 def bound_lines(curves: Sequence[tuple[str, RegretCurves]]) -> list[BoundLine]:
-    """Return the bounds of all results; raise an error if none is known."""
+    """Return the bounds of all results; raise an error if there are none."""
     lines: list[BoundLine] = []
     for index, (_, result) in enumerate(curves):
         for curve in result.bounds():
@@ -285,7 +279,7 @@ _SPREAD = 4.0  # from the smallest to the largest: beyond it an axis is logarith
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PanelLine:
-    """Values with two standard errors to either side; `across` is None for one value that holds everywhere."""
+    """Values with two standard errors to either side; one value everywhere if `across` is None."""
 
     across: Floats | None  # (n,)
     values: Floats  # (n,)
@@ -302,25 +296,9 @@ def plot_panels(
     points: bool = False,
     log: bool = False,
 ) -> Any:
-    """Draw panels side by side, with one colour for each name in all panels and one legend; needs `plot`.
+    """Draw panels side by side, with one colour for each name and one legend; needs the extra `plot`.
 
-    Parameters
-    ----------
-    panels : mapping
-        Lines by label, by the name of a panel.
-    across, up : str
-        The names of the axes.
-    title, note : str, optional
-        A title and a note.
-    points : bool
-        Draw marks with bars instead of curves with bands.
-    log : bool
-        Use logarithmic axes where values are positive and far apart.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        The figure.
+    `panels` maps the title of a panel to its lines by name. `points` draws bars instead of bands.
     """
     if not 1 <= len(panels) <= MAX_PANELS:
         raise InvalidArgument("panels", len(panels), f"1 to {MAX_PANELS}", "Draw fewer, or use the table")
@@ -363,7 +341,6 @@ def _draw_panel_line(axes: Any, line: PanelLine, colour: str, dashes: Any, *, la
 
 
 def _set_log_scales(axes: Any, lines: list[PanelLine]) -> None:
-    """Make each axis logarithmic where its values are positive and far apart."""
     xs = np.concatenate([line.across for line in lines if line.across is not None] or [np.ones(1)])
     ys = np.concatenate([line.values for line in lines])
     for values, scale in ((xs, axes.set_xscale), (ys, axes.set_yscale)):
@@ -411,23 +388,19 @@ def plot_regret(
     log: bool = False,
     bounds: bool = False,
 ) -> Any:
-    """Draw the mean regret of results, each with a band of two standard errors and a label at its end.
-
-    Needs the extra `plot`.
+    """Draw the mean regret of results with a band of two standard errors; needs the extra `plot`.
 
     Parameters
     ----------
     results : result, mapping or sequence
-        A result, results by label, or a list of results with labels of their own.
+        A result, results by label, or a list of results.
     path : path, optional
         Where to save the figure, as .png or .svg.
-    title : str, optional
-        A title.
     log : bool
         Make both axes logarithmic, so that a slope is a rate.
     bounds : bool
-        Add the papers' bounds as thin lines in the result's colour, on logarithmic axes. Bounds with known constants
-        are drawn as they are; rates, whose constants are unknown, through the measured end.
+        Add the papers' bounds as thin lines, on logarithmic axes; rates, with unknown constants, through the measured
+        end.
 
     Returns
     -------
@@ -504,7 +477,6 @@ def _draw_curve(axes: Any, result: RegretCurves, colour: str, dashes: Any, *, lo
 
 
 def _set_scales(axes: Any, results: list[RegretCurves], *, log: bool, others: Sequence[Floats] = ()) -> None:
-    """Set limits and ticks: thousands separators on both axes, all values inside, zero included."""
     ticker = matplotlib("ticker")
     horizon = max(result.horizon for result in results)
     tops = [result.mean() + (2 * result.stderr() if result.n_seeds > 1 else 0.0) for result in results]
@@ -532,7 +504,6 @@ def _set_scales(axes: Any, results: list[RegretCurves], *, log: bool, others: Se
 
 
 def _decorate_regret(axes: Any, results: list[RegretCurves], title: str | None, *, note: str = "") -> None:
-    """Draw axis names and a grid, and explain the band."""
     least, most = min(result.n_seeds for result in results), max(result.n_seeds for result in results)
     seeds = f"{most:,}" if least == most else f"{least:,} to {most:,}"
     note = (f"mean of {seeds} seeds; band: ± 2 standard errors" if most > 1 else "one seed") + note
@@ -543,10 +514,9 @@ def _decorate_regret(axes: Any, results: list[RegretCurves], title: str | None, 
 
 
 def plot_rewards(rows: Sequence[Mapping[str, Any]], *, title: str | None = None) -> Any:
-    """Draw reward against epsilon, a curve for each algorithm and privacy model.
+    """Draw reward against epsilon, a curve for each algorithm and privacy model, and return the `Figure`.
 
-    Rows have algorithm, trust, epsilon, mean_reward and stderr, which the bars show. A point is drawn at the row's
-    `stated_epsilon`, the epsilon of what ran, if it has one. Returns a matplotlib `Figure`.
+    Rows have algorithm, trust, epsilon, mean_reward and stderr. A row's `stated_epsilon` replaces epsilon.
     """
     with house_style():
         figure, axes = make_axes((10.5, 6.0), (0.09, 0.13, 0.6, 0.72))

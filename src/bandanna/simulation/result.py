@@ -1,7 +1,7 @@
 """The result of a simulation, its files, and the tally that players fill.
 
-A file holds a table of seed, round and regret, and everything else as JSON with a checksum, in the first line of CSV or
-in the metadata of Parquet.
+A file holds a table of seed, round and regret. The first line of CSV, or the metadata of Parquet, holds the rest as
+JSON with a checksum.
 """
 
 from __future__ import annotations
@@ -44,25 +44,25 @@ class Result:
     Parameters
     ----------
     checkpoints, regret
-        Rounds (C,), and the regret after them (S, C).
+        Rounds (C,), and regret (S, C).
     rewards
         Sums of rewards, (S,).
     releases
-        The number of releases in one run.
+        Releases in one run.
     clipped, repairs
-        Clipped reports and releases that had to be made positive definite, (S,).
+        Clipped reports, and releases made positive definite, (S,).
     bits_per_user
         Bits of the longest report as sent.
     guarantee, seconds, seeds, name
-        The guarantee, the time of all runs, the seeds, and a label for figures.
+        The guarantee, seconds of all runs, the seeds, and a label for figures.
     users
-        Users whose report was released in one run; None means the users of all rounds.
+        Users whose report was released in one run; None means all.
     numbers_per_user
-        Real numbers in one report before it is encoded; None if not recorded.
+        Real numbers in one report before encoding; None if not recorded.
     counts
-        Other counts of the policy by name, (S,) each.
+        Other counts by name, (S,) each.
     plays
-        Number of users of each arm, (S, K), which a server does not know. None if not counted.
+        Users of each arm, (S, K), which a server does not know; None if not counted.
     setting
         Facts of policy and environment for `bounds`.
     """
@@ -119,17 +119,15 @@ class Result:
 
     @property
     def n_seeds(self) -> int:
-        """The number of independent runs."""
         return len(self.seeds)
 
     @property
     def horizon(self) -> int:
-        """The number of rounds in a run: the last checkpoint."""
+        """Number of rounds in a run: the last checkpoint."""
         return int(self.checkpoints[-1])
 
     @property
     def final_regret(self) -> Floats:
-        """The regret at the horizon, (S,)."""
         return self.regret[:, -1]
 
     def mean(self) -> Floats:
@@ -145,15 +143,12 @@ class Result:
     def summary(self, *, kind: str = "pandas") -> Any:
         """Return a frame with one row: the numbers at the horizon.
 
-        Parameters
-        ----------
-        kind
-            "pandas", "polars" or "arrow"; needs that library.
+        `kind` is "pandas", "polars" or "arrow", and needs that library.
         """
         return make_frame(_to_columns([self.summary_row()]), kind, f"summary(kind={kind!r})")
 
     def summary_row(self) -> dict[str, Any]:
-        """Return the row of `summary`. Clips and repairs are sums over the seeds."""
+        """Return the row of `summary`, with sums of clips and repairs."""
         epsilon = self.guarantee.epsilon
         return {
             "label": self.label,
@@ -178,8 +173,8 @@ class Result:
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON.
 
-        Clips and repairs are sums over the seeds, counts are means, and communication is that of one run. Unknown and
-        infinite values are None.
+        Clips and repairs are sums over the seeds, counts are means, communication is per run. Unknown and infinite
+        values are None.
         """
         users = self.horizon if self.users is None else self.users
         stderr = float(self.stderr()[-1])
@@ -205,23 +200,19 @@ class Result:
         }
 
     def _sent(self, what: str, users: int, each: int | None) -> int | None:
-        """Return what was counted, or the same from every user."""
         if what in self.counts:
             return round(float(np.mean(self.counts[what])))
         return None if each is None else users * each
 
     def __repr__(self) -> str:
-        """Return the line of numbers without the arrays."""
         with np.errstate(all="ignore"):  # whatever the numbers are, they can be looked at
             return f"<Result of {self.describe()}>"
 
     def __str__(self) -> str:
-        """Return one line of numbers and the promise of the guarantee."""
         promise = self.guarantee.promise()
         return f"{self.describe()}.\n{promise}"
 
     def describe(self) -> str:
-        """Return the numbers at the horizon in one line."""
         spread = "" if self.n_seeds == 1 else f" ± {format_axis_number(float(self.stderr()[-1]))}"
         seeds = "one seed" if self.n_seeds == 1 else f"mean ± standard error of {self.n_seeds:,} seeds"
         clipped = int(np.sum(self.clipped))
@@ -245,23 +236,16 @@ class Result:
         log: bool = False,
         bounds: bool = False,
     ) -> Any:
-        """Draw the mean regret with a band of two standard errors.
+        """Draw the mean regret with a band of two standard errors, as `plot_regret`, and return the `Figure`.
 
         Parameters
         ----------
-        path : path, optional
+        path
             Where to save the figure, as .png or .svg.
-        title : str, optional
-            A title.
-        log : bool
+        log
             Use logarithmic axes.
-        bounds : bool
-            Add the papers' bounds, on logarithmic axes: see `plot_regret`.
-
-        Returns
-        -------
-        matplotlib.figure.Figure
-            The figure.
+        bounds
+            Add the papers' bounds, on logarithmic axes.
         """
         return plot_regret([self], path, title=title, log=log, bounds=bounds)
 
@@ -269,25 +253,19 @@ class Result:
         """Return a tidy table with a row for every seed and checkpoint.
 
         Columns are label, policy, trust, epsilon and delta (infinite and NaN without privacy), dim, n_arms, horizon,
-        seed, round and regret. With `rounds="last"` there are also reward (the sum), releases, users, bits_per_user,
-        clipped, repairs and the `counts` by name.
+        seed, round and regret.
 
         Parameters
         ----------
         kind : {"pandas", "polars", "arrow"}
-            The library of the table, which must be installed.
+            The library of the table.
         rounds : {"all", "last"}
-            "last" keeps the last checkpoint of every seed only.
-
-        Returns
-        -------
-        DataFrame or pyarrow.Table
-            The table.
+            "last" keeps only the last checkpoint of every seed, and adds reward (the sum), releases, users,
+            bits_per_user, clipped, repairs and the `counts` by name.
         """
         return make_frame(self.columns(rounds=rounds), kind, f"to_frame(kind={kind!r})")
 
     def columns(self, *, rounds: str = "all") -> dict[str, list[Any]]:
-        """Return the columns of `to_frame` as lists."""
         last = validation.one_of("rounds", rounds, ("all", "last")) == "last"
         marks = [self.horizon] if last else self.checkpoints.tolist()
         rows = self.n_seeds * len(marks)
@@ -313,11 +291,11 @@ class Result:
         return table
 
     def to_csv(self, path: str | PathLike[str]) -> None:
-        """Write a file of columns seed, round and regret, with everything else in a first line `# {...}`."""
+        """Write columns seed, round and regret, with the rest in a first line `# {...}`."""
         write_csv(path, self._fields())
 
     def to_parquet(self, path: str | PathLike[str]) -> None:
-        """Write columns seed, round and regret, with everything else as metadata; needs the extra `results`."""
+        """Write columns seed, round and regret, with the rest as metadata; needs the extra `results`."""
         write_parquet(path, self._fields())
 
     @classmethod
@@ -337,7 +315,7 @@ class ResultSet(Mapping[str, Result]):
     results
         Results by their labels, at least one.
     asked
-        Further columns of the frames for each label, such as `asked_epsilon`.
+        Further columns of the frames, by label.
     """
 
     def __init__(self, results: Mapping[str, Result], asked: Mapping[str, Mapping[str, Any]] | None = None) -> None:
@@ -360,12 +338,12 @@ class ResultSet(Mapping[str, Result]):
         return "\n".join(result.describe() for result in self.values())
 
     def summary(self, *, kind: str = "pandas") -> Any:
-        """Return a frame with a row for each result, as `Result.summary`."""
+        """Return a frame with a row for each result."""
         rows = [result.summary_row() | self._asked[label] for label, result in self.items()]
         return make_frame(_to_columns(rows), kind, f"summary(kind={kind!r})")
 
     def to_frame(self, *, kind: str = "pandas", rounds: str = "all") -> Any:
-        """Return the rows of `Result.to_frame` of all results; what one result does not count is missing."""
+        """Return the rows of all results; a column that one result does not have is missing there."""
         tables = [result.columns(rounds=rounds) for result in self.values()]
         for table, asked in zip(tables, self._asked.values(), strict=True):
             table |= {name: [value] * len(table["label"]) for name, value in asked.items()}
@@ -411,7 +389,7 @@ def _is_equal(one: Any, other: Any) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class RunTotals:
-    """The totals that a player returns for S seeds: of `reports` in one run, `clipped` were clipped.
+    """The totals that a player returns for S seeds: `clipped` of `reports` in one run.
 
     Guarantee, repairs and lengths are None if the policy states them itself.
     """
@@ -448,7 +426,7 @@ class Tally:
         self._rows = np.arange(self.n_seeds)
 
     def add_arms(self, arms: Ints, rows: Ints | None = None) -> None:
-        """Count the arms (rows, n) of users of all seeds, or of the seeds `rows`."""
+        """Count the arms of users (rows, n) of all seeds, or of the seeds `rows`."""
         if self.n_arms:
             rows = self._rows if rows is None else rows
             flat = (rows[:, None] * self.n_arms + arms).ravel()
@@ -460,7 +438,6 @@ class Tally:
             self.plays[self._rows if rows is None else rows, arms] += counts
 
     def steady(self, gaps: Floats, rounds: int) -> None:
-        """Add `rounds` rounds with the same expected loss each, (S,)."""
         while self.passed < len(self.checkpoints) and self.checkpoints[self.passed] <= self.done + rounds:
             self.regret[:, self.passed] = self.total + gaps * (self.checkpoints[self.passed] - self.done)
             self.passed += 1
@@ -473,14 +450,13 @@ class Tally:
         self.rewards[place] += rewards.sum()
 
     def own(self, rows: NDArray[np.int64], begin: int, gaps: Floats) -> None:
-        """Add losses (rows, rounds) of some seeds after round `begin`; these rounds were already added as lossless."""
+        """Add losses (rows, rounds) of some seeds after round `begin`, already added as lossless."""
         running = self.total[rows, None] + np.cumsum(gaps, axis=1)
         first, last = np.searchsorted(self.checkpoints, [begin + 1, begin + gaps.shape[1] + 1])
         self.regret[rows, first:last] = running[:, self.checkpoints[first:last] - begin - 1]
         self.total[rows] = running[:, -1]
 
     def add_losses(self, gaps: Floats) -> None:
-        """Add rounds with losses (S, rounds)."""
         running = self.total[:, None] + np.cumsum(gaps, axis=1)
         while self.passed < len(self.checkpoints) and self.checkpoints[self.passed] <= self.done + gaps.shape[1]:
             self.regret[:, self.passed] = running[:, self.checkpoints[self.passed] - self.done - 1]
@@ -493,7 +469,7 @@ class Tally:
 
 
 def write_csv(path: str | PathLike[str], fields: Mapping[str, Any]) -> None:
-    """Write one row per seed and checkpoint, so that floats are read back exactly."""
+    """Write one row per seed and checkpoint; floats are read back exactly."""
     rows = zip(*_table(fields), strict=True)
     lines = [f"# {_make_header(fields)}", ",".join(_COLUMNS), *(f"{s},{t},{regret!r}" for s, t, regret in rows)]
     text = "\n".join(lines) + "\n"
@@ -517,7 +493,7 @@ def write_parquet(path: str | PathLike[str], fields: Mapping[str, Any]) -> None:
 
 
 def read_result(path: str | PathLike[str], make: Callable[..., Made]) -> Made:
-    """Return `make(**fields)` from a CSV or Parquet file; the first bytes decide which it is."""
+    """Return `make(**fields)` of a CSV or Parquet file, told apart by its first bytes."""
     file = validation.path("path", path)
     try:
         content = file.read_bytes()
@@ -564,14 +540,12 @@ def _table(fields: Mapping[str, Any]) -> Table:
 
 
 def _make_header(fields: Mapping[str, Any]) -> str:
-    """Return all fields but the regret as JSON, with the checksum."""
     plain = {name: _to_plain(value) for name, value in fields.items() if name != "regret"}
     document: dict[str, Any] = {"format": FORMAT, "version": VERSION, **plain}
     return json.dumps({**document, "sha256": _checksum(document, fields["regret"])}, allow_nan=False)
 
 
 def _read_fields(header: str, table: Table) -> dict[str, Any]:
-    """Return the fields of a file, or raise an error that says what is wrong with it."""
     document = json.loads(header)
     checksum = document.pop("sha256", None)
     if document.get("format") != FORMAT or document.get("version") != VERSION:
@@ -609,7 +583,6 @@ def _to_plain(value: Any) -> Any:
 
 
 def _from_plain(value: Any) -> Any:
-    """Invert `_to_plain`; sequences become tuples."""
     if isinstance(value, dict):
         return float(value["float"]) if set(value) == {"float"} else {name: _from_plain(e) for name, e in value.items()}
     return tuple(_from_plain(entry) for entry in value) if isinstance(value, list) else value

@@ -16,14 +16,11 @@ from bandanna.types import Floats
 
 
 class RewardLaw(Protocol):
-    """The law of a reward given its mean; any object with these two members is one, best a frozen dataclass.
-
-    Rewards are independent and have the given means. They are drawn from named streams in the order of the rounds.
-    """
+    """The law of a reward given its mean; best a frozen dataclass. Rewards are independent."""
 
     @property
     def binary(self) -> bool:
-        """Whether rewards are 0 or 1: then a sum of n rewards of one mean is drawn as one binomial number."""
+        """Whether rewards are 0 or 1; then a sum of n rewards of one mean is one binomial draw."""
         ...
 
     def draw(self, means: Floats, streams: Streams) -> Floats:
@@ -33,16 +30,15 @@ class RewardLaw(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Bernoulli:
-    """Rewards of 1 with probability `mean`, else 0; their standard deviation is at most 1/2."""
+    """Rewards of 1 with probability `mean`, else 0."""
 
     binary = True
 
     def draw(self, means: Floats, streams: Streams) -> Floats:
-        """Return 1 where a uniform number is below the mean."""
         return np.asarray(self.numbers(means.shape[1:], streams) < means, dtype=float)
 
     def numbers(self, shape: tuple[int, ...], streams: Streams) -> Floats:
-        """Draw the uniform numbers, (S, *shape), for means that are not known yet."""
+        """Draw uniform numbers (S, *shape) for `draw`."""
         return streams.uniform("rewards", shape)
 
 
@@ -63,7 +59,7 @@ class Bounded:
     Parameters
     ----------
     width : float
-        From 0 to 1/2; it shrinks where the reward would leave [0, 1].
+        From 0 to 1/2; smaller where the reward would leave [0, 1].
     """
 
     width: float = 0.25
@@ -76,7 +72,6 @@ class Bounded:
         object.__setattr__(self, "width", float(self.width))
 
     def draw(self, means: Floats, streams: Streams) -> Floats:
-        """Add uniform noise to the means."""
         room = np.minimum(self.width, np.minimum(means, 1 - means))
         return np.asarray(means + room * (2 * streams.uniform("rewards", means.shape[1:]) - 1))
 
@@ -88,8 +83,8 @@ ROUNDING = 1e-9  # a mean may leave [0, 1] by this much
 class Environment(ABC):
     """A family of worlds with `n_arms` feature vectors of `dim` coordinates a round; `begin` draws one world per seed.
 
-    The environment is the frozen description; the world holds what was drawn for S seeds. All randomness comes from
-    `streams`, with one name per purpose, so a seed gives the same world in any company. A world of your own:
+    All randomness comes from `streams`, with one name per purpose, so a world depends on its seed alone. A world of
+    your own:
 
         @dataclass(frozen=True, kw_only=True)
         class Quadrant(Environment):
@@ -124,7 +119,7 @@ class Environment(ABC):
             raise InvalidArgument("reward", self.reward, allowed)
 
     def check_rounds(self, rounds: int) -> int:
-        """Return `rounds`; an environment of limited length raises an error if they are too many."""
+        """Return `rounds`; refuse more than an environment of limited length has."""
         return rounds
 
     @abstractmethod
@@ -149,22 +144,20 @@ class World(ABC):
 
     @abstractmethod
     def contexts(self, start: int, rounds: int) -> Floats:
-        """Return features of `rounds` rounds from round `start`, counted from 0: (S, rounds, K, d); (S, 1, K, d) if
-        `fixed`.
-        """
+        """Return features of `rounds` rounds from `start` on: (S, rounds, K, d); (S, 1, K, d) if `fixed`."""
 
     @abstractmethod
     def means(self, contexts: Floats) -> Floats:
-        """Return true means, in [0, 1], of the last block of `contexts`: (S, rounds, K, d) -> (S, rounds, K)."""
+        """Return true means in [0, 1] of the last block: (S, rounds, K, d) -> (S, rounds, K)."""
 
     def rewards(self, means: Floats) -> Floats:
-        """Draw rewards of chosen arms with these means, one per round: (S, rounds) -> (S, rounds)."""
+        """Draw rewards of the chosen arms from their means: (S, rounds) -> (S, rounds)."""
         return self.environment.reward.draw(means, self.streams)
 
     def reward_sums(self, means: Floats, rounds: int | NDArray[np.int64]) -> Floats:
         """Draw sums of `rounds` rewards of one arm, in the law of the sum of `rewards`: means (S,) -> (S,).
 
-        Where rewards are 0 or 1, `rounds` may differ from seed to seed, (S,); a seed with 0 rounds draws nothing.
+        For rewards of 0 or 1, `rounds` may be (S,); a seed with 0 rounds draws nothing.
         """
         if self.binary:
             return np.asarray(self.streams.binomial("reward sums", rounds, means), dtype=float)
@@ -172,9 +165,9 @@ class World(ABC):
 
 
 def read_block(world: World, start: int, rounds: int, *, unit: bool = True) -> tuple[Floats, Floats]:
-    """Return contexts (S, rounds, K, d) and means (S, rounds, K) of a block, after checking their shapes.
+    """Return contexts (S, rounds, K, d) and means (S, rounds, K) of a block after checking their shapes.
 
-    With `unit` the means must lie in [0, 1], which policies that learn from rewards in [0, 1] rely on.
+    With `unit` the means must lie in [0, 1].
     """
     shape = (len(world.streams.seeds), 1 if world.fixed else rounds, world.n_arms, world.environment.dim)
     kind = type(world).__name__
@@ -199,10 +192,9 @@ _NUMBERS_AT_ONCE = 2_000_000  # numbers
 
 
 def regret_of_random_play(env: Environment, *, horizon: int, n_seeds: int, seed: int = 0) -> Floats:
-    """Compute the expected regret of a uniformly random arm in every round, for every seed, (S,).
+    """Compute the expected regret of uniformly random arms for every seed of `simulate`, (S,).
 
-    It is exact where arms are fixed; else it is computed from the first 1,000 rounds of each seed. The worlds are those
-    that `simulate` plays with the same seeds.
+    It is exact for fixed arms, else computed from the first 1,000 rounds of each seed.
     """
     world = env.begin(Streams(range(seed, seed + n_seeds)))
     rounds = 1 if world.fixed else min(horizon, _ROUNDS)

@@ -27,13 +27,12 @@ _CELLS, _MARGIN = 1 << 13, 1 / 16  # of means; of the range, at either end
 class Levels(ABC):
     """A reward law with finitely many values v_0 < ... < v_n in [low, high].
 
-    The counts of the values among n rewards of one mean are multinomial, so a sum of 10^12 rewards is one draw, exact
-    in law. Means may be anywhere in [low, high].
+    The counts of the values among n rewards of one mean are multinomial, so a sum of any number of rewards is one draw.
 
     Parameters
     ----------
     low, high : float
-        The range.
+        The range of rewards and means.
     """
 
     low: float = 0.0
@@ -61,7 +60,7 @@ class Levels(ABC):
         """Draw one reward per mean, rounds on the second axis: (S, rounds, ...) -> (S, rounds, ...)."""
 
     def checked(self, means: Floats) -> Floats:
-        """Return means inside the range; rounding errors are cut off, other means outside are refused."""
+        """Return means in the range, with rounding errors cut off; refuse others."""
         slack = 1e-9 * (self.high - self.low)
         if np.any((means < self.low - slack) | (means > self.high + slack) | np.isnan(means)):
             worst = means.ravel()[np.argmax(np.abs(means - (self.low + self.high) / 2))]
@@ -71,7 +70,7 @@ class Levels(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class TwoPoint(Levels):
-    """Rewards of `high` with the probability that gives the mean, else `low`: the law of largest variance in the range.
+    """Rewards of `high` with the probability that gives the mean, else `low`.
 
     Parameters
     ----------
@@ -96,8 +95,8 @@ class TwoPoint(Levels):
 class ClippedGaussian(Levels):
     """Rewards clip(c + std Z, low, high), Z ~ N(0, 1), rounded at random and without bias to one of `levels` values.
 
-    The centre c is chosen so that the clipped reward has the given mean: a linear model stays linear. Rounding adds at
-    most (high - low)^2 / (4 (levels - 1)^2) to the variance.
+    The centre c is such that the clipped reward has the given mean. Rounding adds at most (high - low)^2 / (4 (levels -
+    1)^2) to the variance.
 
     Parameters
     ----------
@@ -123,12 +122,10 @@ class ClippedGaussian(Levels):
 
     @property
     def step(self) -> float:
-        """The distance between two values."""
         return (self.high - self.low) / (self.levels - 1)
 
     @cached_property
     def _table(self) -> tuple[Floats, Floats]:
-        """Return many centres and the means of the clipped reward at them."""
         centres = np.linspace(self.low - _TAIL_STDS * self.std, self.high + _TAIL_STDS * self.std, _TABLE)
         return centres, self._clipped_mean(centres)
 
@@ -138,7 +135,7 @@ class ClippedGaussian(Levels):
         return self._excess(centre - threshold, u, special.ndtr(u))
 
     def _excess(self, distance: Floats, u: Floats, chance: Floats) -> Floats:
-        """distance Phi(u) + std phi(u), with Phi(u) given."""
+        """Return distance Phi(u) + std phi(u) given Phi(u)."""
         return np.asarray(distance * chance + self.std * (np.exp(-u * u / 2) / np.sqrt(2 * np.pi)))
 
     def _clipped_mean(self, centre: Floats) -> Floats:
@@ -162,7 +159,7 @@ class ClippedGaussian(Levels):
 
     @cached_property
     def _cells(self) -> tuple[float, float, Floats]:
-        """Return begin, width and Hermite cubics of equal cells of means, of centres and slopes at their ends."""
+        """Return begin, width and Hermite cubics of equal cells of means."""
         margin = _MARGIN * (self.high - self.low)
         means, width = np.linspace(self.low + margin, self.high - margin, _CELLS + 1, retstep=True)
         c = self._solved(means)
@@ -172,7 +169,7 @@ class ClippedGaussian(Levels):
         return float(means[0]), float(width), cubics
 
     def _solved(self, target: Floats) -> Floats:
-        """Return the centres of means in the range by a table and Newton steps."""
+        """Return the centres of means by a table and Newton steps."""
         centres, table = self._table
         c = np.interp(target, table, centres)
         for _ in range(3):
@@ -200,7 +197,7 @@ class ClippedGaussian(Levels):
 
 @dataclass(frozen=True, kw_only=True)
 class FiniteArms(Environment):
-    """K arms with given `means` (K,), the same for every seed; only the rewards are random.
+    """K arms with the same `means` for every seed; only the rewards are random.
 
     The features of arm a are the unit vector e_a, so `dim` = K and linear policies can play too.
 

@@ -27,7 +27,6 @@ class LinkRewards:
 
     @property
     def binary(self) -> bool:
-        """Whether rewards are 0 or 1."""
         return self.link.binary
 
     def draw(self, means: Floats, streams: Streams) -> Floats:
@@ -67,9 +66,8 @@ class GeneralisedLinear(Environment):
 class PublishedGLM(Environment):
     """The instances of paper 003: one theta and one sequence of arm sets for all seeds; only rewards differ.
 
-    They come from PCG64 with seed 109832: u uniform on the cube [-1, 1]^d and theta = `norm` u/|u|, which is not
-    uniform on the sphere; then for each of `rounds` rounds and `n_arms` arms a normal vector and a uniform number,
-    which give an arm uniform in the ball.
+    PCG64 with seed 109832 draws u uniform on [-1, 1]^d for theta = `norm` u/|u|, then for each arm of each round a
+    normal vector and a uniform number, which give an arm uniform in the ball.
 
     Parameters
     ----------
@@ -105,7 +103,6 @@ class PublishedGLM(Environment):
 
     @cached_property
     def theta(self) -> Floats:
-        """The true parameter theta, (d,)."""
         u = np.random.default_rng(self.instance).uniform(-1, 1, self.dim)
         return np.asarray(self.norm * u / np.linalg.norm(u))
 
@@ -120,12 +117,12 @@ class PublishedGLM(Environment):
 
     @property
     def kappa(self) -> float:
-        """kappa: max 1/mu'(<x, theta>) over all arms of all rounds."""
+        """The largest 1/mu'(<x, theta>) over all arms of all rounds."""
         return float(1 / np.min(self._slopes))
 
     @property
     def least_kappa(self) -> float:
-        """kappa*: min 1/mu'(<x, theta>) over all arms of all rounds."""
+        """kappa*: the least 1/mu'(<x, theta>) over all arms of all rounds."""
         return float(1 / np.max(self._slopes))
 
     def begin(self, streams: Streams) -> GLMWorld:
@@ -170,7 +167,7 @@ class PublishedGLMWorld(GLMWorld):
 
 @lru_cache(maxsize=8)
 def _published_arms(dim: int, n_arms: int, rounds: int, seed: int) -> Floats:
-    """Draw (T, K, d) in the order of the authors' generator."""
+    """Draw arms (T, K, d) in the order of the authors' generator."""
     rng = np.random.default_rng(seed)
     rng.uniform(-1, 1, dim)  # theta's
     normals, uniforms = np.empty((rounds * n_arms, dim)), np.empty(rounds * n_arms)

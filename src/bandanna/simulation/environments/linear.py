@@ -24,7 +24,7 @@ _FEW = 8  # entries: columns as long as `_TOGETHER` are quicker than so short ro
 class LinearContextual(Environment):
     """Features and theta of norm 1: a uniform direction of norm 1/sqrt 2 in d-1 dimensions, and a last entry 1/sqrt 2.
 
-    Means are (1 + cos angle)/2. In dim = 1 only the last entry is left: all arms are equal, with mean 1/2.
+    Means are (1 + cos angle)/2; in dim = 1 all arms are equal, with mean 1/2.
 
     Parameters
     ----------
@@ -32,8 +32,6 @@ class LinearContextual(Environment):
         Coordinates of a feature vector, and arms in a round.
     fixed : bool
         Draw the arms once per run instead of in every round.
-    reward : RewardLaw
-        The law of rewards.
     """
 
     fixed: bool = False
@@ -101,16 +99,7 @@ def _vector_lengths(normals: Floats) -> Floats:
 def scale_directions(normals: Floats, length: float, *, kept: int | None = None, last: float | None = None) -> Floats:
     """Return `normalize_directions(normals)` times `length`, bit for bit, without large arrays in between.
 
-    Parameters
-    ----------
-    normals
-        Gaussian vectors, (..., d).
-    length
-        The norm of the directions.
-    kept
-        Return the first `kept` entries of each direction only.
-    last
-        Append an entry with this value.
+    `kept` limits each direction to its first entries; `last` is appended.
     """
     *shape, dim = normals.shape
     full = np.empty((*shape, _width(dim, kept, last)))
@@ -129,7 +118,6 @@ def _width(dim: int, kept: int | None, last: float | None) -> int:
 
 
 def _fill_directions(normals: Floats, length: float, out: Floats) -> None:
-    """Write the first entries of scaled directions of vectors (n, d) to `out`, (n, kept)."""
     norms, first = _vector_lengths(normals), normals[:, : out.shape[1]]
     if normals.shape[-1] > _FEW:
         np.multiply(first / norms[:, None], length, out=out)
@@ -140,7 +128,7 @@ def _fill_directions(normals: Floats, length: float, out: Floats) -> None:
 
 
 def append_entry(vectors: Floats, last: float, *, scale: float = 1.0) -> Floats:
-    """Return the vectors times `scale` with `last` appended."""
+    """Return vectors times `scale` with `last` appended."""
     full = np.empty((*vectors.shape[:-1], vectors.shape[-1] + 1))
     np.multiply(vectors, scale, out=full[..., :-1])
     full[..., -1] = last
@@ -152,7 +140,7 @@ def append_entry(vectors: Floats, last: float, *, scale: float = 1.0) -> Floats:
 
 @dataclass(frozen=True, kw_only=True)
 class DisjointLinear(Environment):
-    """Every arm k has a parameter theta_k, and a user with features z, a uniform direction, has the mean rewards
+    """Each arm k has a parameter theta_k; a user with features z, a uniform direction, has the mean rewards
 
         (1 + c_k/2 + <z, theta_k>/2)/2,   c_k uniform in [-1, 1], theta_k a uniform direction.
 
@@ -162,8 +150,6 @@ class DisjointLinear(Environment):
     ----------
     dim, n_arms : int
         Features of a user, and arms.
-    reward : RewardLaw
-        The law of rewards.
     """
 
     def begin(self, streams: Streams) -> DisjointWorld:
@@ -192,7 +178,6 @@ class DisjointWorld(World):
 
 
 def _require_signed(reward: RewardLaw) -> None:
-    """Refuse a law of rewards that cannot have every mean in [-1, 1]."""
     unit = isinstance(reward, Bernoulli | Bounded)
     if unit or (isinstance(reward, Levels) and not (reward.low <= -1 and reward.high >= 1)):
         raise InvalidArgument("reward", reward, "TwoPoint(...) or ClippedGaussian(...) with low=-1, high=1")
@@ -209,7 +194,7 @@ class SphereArms(Environment):
     dim, n_arms : int
         Coordinates of a feature vector, and arms.
     reward : RewardLaw
-        The law of rewards, with means in [-1, 1]; -1 or 1 by default.
+        A law with means in [-1, 1]; -1 or 1 by default.
     """
 
     reward: RewardLaw = TwoPoint(low=-1.0, high=1.0)
@@ -242,15 +227,15 @@ class SphereWorld(World):
 class SphereContexts(Environment):
     """Fresh contexts in every round, N((1, ..., 1)/sqrt d, variance I) scaled to norm 1; theta uniform on the sphere.
 
-    Reference: Azize and Basu 2024 [004], section VII. The paper does not scale contexts (`scaled=False`); then its
-    assumption |x| <= 1 does not hold, and means can leave [-1, 1].
+    Reference: Azize and Basu 2024 [004], section VII. The paper does not scale contexts (`scaled=False`); then |x| and
+    means can exceed 1.
 
     Parameters
     ----------
     dim, n_arms : int
         Coordinates of a feature vector, and arms in a round.
     reward : RewardLaw
-        The law of rewards, with means in [-1, 1]; -1 or 1 by default.
+        A law with means in [-1, 1]; -1 or 1 by default.
     variance : float
         The variance of each coordinate before scaling.
     scaled : bool
@@ -304,17 +289,16 @@ class DriftingContexts(Environment):
     Every seed draws a uniform orthonormal frame g, b_1, ..., b_m, m = d - 1. In round t = 0, 1, ...
 
         x_k(t) = cos(a_k) g + sin(a_k) o(t),    theta = 3/4 g,    mean 3/4 cos(a_k)
-        a_k    = h, -h, h/2, -h/2, h/4, -h/4, ...   (n_arms - 1 of them), and 0 for the last arm, which is the best
-        h      = 2^{-U_t}, U_t uniform on [0, 1), fresh in every round: the angles cover every scale
+        a_k    = h, -h, h/2, -h/2, h/4, -h/4, ...   and 0 for the last arm, which is the best
+        h      = 2^{-U_t}, U_t uniform on [0, 1), fresh in every round
         o(t)   = cos(f pi/2) b_i + sin(f pi/2) b_{i+1},   i + f = m turns t / horizon,  i whole, indices modulo m
 
-    Features have norm 1, means lie in [0.4, 0.75], and gaps 3/4 (1 - cos a) are spread over all scales. The drift is
-    deterministic. One turn leads o(t) through all coordinate planes of the frame and back to b_1, so what was learned
-    about o(t) is stale after horizon / (m turns) rounds. For dim = 2 there is no plane to turn; for dim = 1 the arms
-    are the numbers cos(a_k) g.
+    Means lie in [0.4, 0.75]. One turn leads o(t) through all coordinate planes of the frame and back to b_1, so
+    estimates along o(t) are stale after horizon / (m turns) rounds. For dim = 2 nothing turns; for dim = 1 the arms are
+    cos(a_k) g.
 
-    This family measures rates. An arm at angle a costs ~ a^2 and adds ~ a^2 to the Gram matrix along o, so an
-    optimistic policy of radius beta has regret of order beta sqrt T, as in the upper bounds of paper 000.
+    An arm at angle a costs ~ a^2 and adds ~ a^2 to the Gram matrix along o, so an optimistic policy of radius beta has
+    regret of order beta sqrt T, as in the upper bounds of paper 000.
 
     Parameters
     ----------
@@ -323,9 +307,7 @@ class DriftingContexts(Environment):
     horizon : int
         The rounds in which o(t) makes `turns` turns.
     turns : float
-        The number of turns; with 0 the arms are fixed, h drawn once.
-    reward : RewardLaw
-        The law of rewards.
+        With 0 the arms are fixed, and h is drawn once.
 
     Examples
     --------
@@ -385,7 +367,7 @@ class DriftingWorld(LinearWorld):
 
 
 def _orthonormal_frame(normals: Floats) -> Floats:
-    """Return a uniform orthonormal frame as rows: Gram-Schmidt (QR with a positive diagonal) of Gaussian vectors."""
+    """Return a uniform orthonormal frame as rows: QR, with a positive diagonal, of Gaussian vectors."""
     q, r = np.linalg.qr(np.swapaxes(normals, -1, -2))
     signs = np.where(np.diagonal(r, axis1=-2, axis2=-1) < 0, -1.0, 1.0)  # (S, d)
     return np.asarray(signs[..., None] * np.swapaxes(q, -1, -2))
@@ -398,11 +380,11 @@ def _orthonormal_frame(normals: Floats) -> Floats:
 class PublishedLinear(Environment):
     """The instances on which the authors ran paper 000: arms x = (u, 1), theta = (v, 1/2).
 
-    u is uniform on the unit sphere of R^{d-1}, v uniform with |v| = 1/2. The first d arms are e_1 + e_d, ...,
-    e_{d-1} + e_d, and e_d. Arms and theta are drawn once per seed. Means <u, v> + 1/2 lie in [0, 1].
+    u is uniform on the unit sphere of R^{d-1}, v uniform with |v| = 1/2; both are drawn once per seed. The first d arms
+    are e_1 + e_d, ..., e_{d-1} + e_d, and e_d. Means are <u, v> + 1/2.
 
-    |x| = sqrt 2, while the paper's text says 1. `normalised=True` gives x / sqrt 2 and sqrt 2 theta, both of norm at
-    most 1, with the same means and the same random numbers.
+    |x| = sqrt 2, while the paper's text says 1. `normalised=True` gives x / sqrt 2 and sqrt 2 theta with the same means
+    and random numbers.
 
     Reference: Chowdhury and Zhou 2022 [000], section 5 and figures 1 and 2.
 
@@ -412,8 +394,6 @@ class PublishedLinear(Environment):
         Coordinates of a feature vector, and arms.
     normalised : bool
         Scale features to norm at most 1.
-    reward : RewardLaw
-        The law of rewards.
 
     Examples
     --------
@@ -435,5 +415,4 @@ class PublishedLinear(Environment):
         return FixedArms(environment=self, streams=streams, theta=scale * theta, arms=arms / scale)
 
     def normals(self, streams: Streams) -> tuple[Floats, Floats]:
-        """Draw normal vectors in the directions of v and u: (S, d-1) and (S, K, d-1)."""
         return streams.normal("instance", (self.dim - 1,)), streams.normal("arms", (self.n_arms, self.dim - 1))

@@ -1,4 +1,4 @@
-"""Environments with a population of users, each with an own model (paper 001)."""
+"""Environments with a population of users, each with a model of their own (paper 001)."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ _POINT = 1e-300  # a spread of 0, that can be divided by
 class Population(Environment):
     """Users with linear models theta_u = theta* + xi_u, xi_u ~ N(0, sigma^2 I); the global reward of x is <theta*, x>.
 
-    A client's local reward of x has the mean <theta_u, x> and two values, the ends of [-B, B], so the sum of n rewards
-    is one binomial number. A client whose mean leaves the range gets its end and is counted as clipped. Clients are
-    drawn when they are queried and never queried twice, so a population may be of any size.
+    A client's reward of x has the mean <theta_u, x> and the values -B and B, so the sum of n rewards is one binomial
+    number. A mean outside of [-B, B] becomes its end and is counted as clipped. Clients are drawn when they are queried
+    and never queried twice.
 
     Reference: Li, Zhou and Ji 2024 [001], section II.
 
     Parameters
     ----------
     dim, n_arms : int
-        Coordinates of a feature vector, and arms; they follow from `arms` where these are given.
+        Coordinates of a feature vector, and arms; given by `arms` if there are any.
     reward : TwoPoint
         `TwoPoint(low=-B, high=B)`.
     sigma : float
-        The standard deviation of a user's model around the global one, per coordinate.
+        The standard deviation of a user's model, per coordinate.
     size : int, optional
         The number of users; unlimited by default.
     arms : array_like, optional
@@ -81,7 +81,6 @@ class Population(Environment):
 
     @property
     def bound(self) -> float:
-        """B, the largest local reward."""
         assert isinstance(self.reward, TwoPoint)
         return self.reward.high
 
@@ -99,7 +98,7 @@ class Population(Environment):
 
 
 class PopulationWorld(World):
-    """Worlds of `Population`: global models and arms of S seeds, and clients that can be asked."""
+    """Worlds of `Population`: global models and arms of S seeds, and clients."""
 
     environment: Population
 
@@ -117,11 +116,10 @@ class PopulationWorld(World):
         return self.contexts(0, 1)
 
     def global_means(self) -> Floats:
-        """Return <theta*, x>, (S, K)."""
         return np.asarray((self.arms @ self.theta[..., None])[..., 0])
 
     def clients(self, index: int, arms: Floats, plays: Ints, count: int, *, each: bool = False) -> ClientBlocks:
-        """Draw `count` fresh clients of seed number `index`: averages of `plays` local rewards of `arms`, in blocks.
+        """Draw `count` fresh clients of seed number `index`: averages of `plays` rewards of `arms`, in blocks.
 
         With `each` every reward is drawn by itself; otherwise a client's sum is one binomial number.
         """
@@ -130,8 +128,7 @@ class PopulationWorld(World):
     def strangers(self, index: int, arms: Floats, plays: Ints) -> tuple[Ints, int]:
         """Draw how many rewards are B if each comes from a fresh client, (s,), and how many clients were clipped.
 
-        The numbers of an arm's clients beyond either end of the range are multinomial. The others' rewards are one
-        binomial number with the mean of those clients.
+        The numbers of clients beyond either end are multinomial; the others' rewards are one binomial number.
         """
         population, rng = self.environment, self.streams.generators("clients one by one")[index]
         bound, centres = population.bound, arms @ self.theta[index]
@@ -160,13 +157,12 @@ class ClientBlocks:
         return max(1, _BLOCK // len(self.plays))
 
     def __iter__(self) -> Iterator[Floats]:
-        """Yield the averages of blocks of clients."""
         bound = self.population.bound
         for ones in self.counts():
             yield ones * (2 * bound / self.plays) - bound
 
     def counts(self) -> Iterator[Ints]:
-        """Yield, for every client, how many of its rewards of an action are B."""
+        """Yield how many of each client's rewards of an action are B."""
         bound, sigma = self.population.bound, self.population.sigma
         left, values, _ = np.linalg.svd(self.arms, full_matrices=False)
         factor = (sigma * left * values).T  # <xi_u, x> jointly: r normal numbers a client
@@ -205,8 +201,8 @@ def clipped_normal_moments(centres: Floats, spread: Floats, bound: float) -> tup
 class OneClientPerRound(Environment):
     """The population as a contextual policy sees it: one fresh client a round, rewards mapped from [-B, B] to [0, 1].
 
-    Features are (x, 1)/sqrt 2, with one coordinate more than the population's: the mean (1 + <theta*, x>/B)/2 is linear
-    in them. Regret is that of the population divided by 2 B.
+    Features are (x, 1)/sqrt 2: the mean (1 + <theta*, x>/B)/2 is linear in them. Regret is that of the population
+    divided by 2 B.
 
     Parameters
     ----------

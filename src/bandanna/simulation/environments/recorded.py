@@ -22,8 +22,6 @@ from bandanna.types import Floats, Ints
 class ArrayEnvironment(Environment):
     """Arms and means given as arrays, the same for every seed; only the rewards are random.
 
-    `dim` and `n_arms` follow from the arms. Two environments are equal if arms, means and law are equal.
-
     Parameters
     ----------
     arms : array_like
@@ -32,8 +30,6 @@ class ArrayEnvironment(Environment):
         (d,): an arm with features x has the mean <x, theta>.
     means : array_like, optional
         (K,) or (T, K), given instead of `theta`: means in [0, 1], which need not be linear in the features.
-    reward : RewardLaw
-        The law of rewards.
 
     Examples
     --------
@@ -81,11 +77,9 @@ class ArrayEnvironment(Environment):
         return arms.shape, arms.tobytes(), self.true_means.shape, self.true_means.tobytes(), self.reward
 
     def __eq__(self, other: object) -> bool:
-        """Compare arms, means and law of rewards."""
         return isinstance(other, ArrayEnvironment) and self._key() == other._key()
 
     def __hash__(self) -> int:
-        """Hash the values that `__eq__` compares."""
         return hash(self._key())
 
     def begin(self, streams: Streams) -> ArrayWorld:
@@ -121,21 +115,18 @@ class ArrayWorld(World):
 
 @dataclass(frozen=True, kw_only=True)
 class CallableEnvironment(Environment):
-    """Arms and means given as functions, called round by round for every seed: simple, but slow for long runs.
+    """Arms and means given as functions, called round by round for every seed: slow for long runs.
 
-    Both functions must depend on their arguments only. Lambdas cannot be sent to other processes.
+    Both must depend on their arguments only. Lambdas cannot be sent to other processes.
 
     Parameters
     ----------
     dim, n_arms : int
         Coordinates of a feature vector, and arms.
     contexts : callable
-        (round, rng) -> features (K, d) of rounds 0, 1, ..., called in this order; `rng` is a `numpy` generator that
-        belongs to the seed and to this purpose.
+        (round, rng) -> features (K, d) of rounds 0, 1, ... in order; `rng` is a `numpy` generator of the seed.
     mean : callable
         features (K, d) -> mean rewards (K,), in [0, 1].
-    reward : RewardLaw
-        The law of rewards.
 
     Examples
     --------
@@ -201,7 +192,6 @@ def _checked_copy(
     tail: tuple[int, ...] = (),
     error: type[InvalidArgument] = InvalidArgument,
 ) -> Floats:
-    """Return a read-only copy after checking that entries are finite and axes are as `ndims` and `tail` say."""
     try:
         array = read_real_array(argument, value, f"an array of numbers of shape {expected}").copy()
     except InvalidStatistic as refused:
@@ -214,7 +204,6 @@ def _checked_copy(
 
 
 def _check_unit_means(argument: str, means: Floats, error: type[InvalidArgument]) -> Floats:
-    """Return read-only means in [0, 1]; rounding errors are cut off."""
     _refuse_entry(argument, means, (means < -ROUNDING) | (means > 1 + ROUNDING), "a mean in [0, 1]", error)
     cut = np.clip(means, 0.0, 1.0)
     cut.setflags(write=False)
@@ -240,14 +229,13 @@ class Table(Environment):
     Parameters
     ----------
     features : array_like
-        (n, d), shown alike for every arm, for policies with a model for each arm such as LinTS(n_arms=, features=); or
-        (n, K, d).
+        (n, d), the same for every arm, for policies with a model for each arm; or (n, K, d).
     rewards : array_like
         (n, K), in [0, 1].
     resample : bool
-        True: a user is drawn anew in every round. False: every seed has its own order, of at most n rounds.
+        Draw a user anew in every round. If False, each seed has its own order of at most n rounds.
     reward : RewardLaw
-        The law of rewards around those of the table; by default they are exactly those.
+        The law of rewards around those of the table; exactly those by default.
 
     Examples
     --------
@@ -305,11 +293,9 @@ class Table(Environment):
         return *(part for table in tables for part in (table.shape, table.tobytes())), self.resample, self.reward
 
     def __eq__(self, other: object) -> bool:
-        """Compare features, rewards and law."""
         return isinstance(other, Table) and self._key() == other._key()
 
     def __hash__(self) -> int:
-        """Hash the values that `__eq__` compares."""
         return hash(self._key())
 
     def check_rounds(self, rounds: int) -> int:

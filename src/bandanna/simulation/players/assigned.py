@@ -31,7 +31,7 @@ _TABLE = 1 << 20  # chances of all values of all arms of all seeds, if there are
 
 
 def play_assigned(policy: Policy[Any], world: World, tally: Tally, rounds: int, *, path: str) -> RunTotals:
-    """Play `rounds` rounds; nothing is released of an episode that the horizon cuts short."""
+    """Play `rounds` rounds; an episode that the horizon cuts short is not released."""
     pulls = ArmPulls(world, getattr(policy, "domain", None), tally, path=path)
     played = _play_side_by_side if policy.execution.side_by_side else _play_one_by_one
     releases, users, counts = played(policy, world, pulls, rounds, path)
@@ -41,7 +41,7 @@ def play_assigned(policy: Policy[Any], world: World, tally: Tally, rounds: int, 
 class ArmPulls:
     """Rewards of fixed arms of S seeds, each at its own round; regret and rewards go to the tally.
 
-    Rewards outside of the `domain` count as clipped, whether they are reported or not.
+    Rewards outside of the `domain` count as clipped even if they are not reported.
     """
 
     def __init__(self, world: World, domain: Box | None, tally: Tally, *, path: str) -> None:
@@ -64,7 +64,7 @@ class ArmPulls:
         self._table = self._scale[1](means) if fits and self._scale is not None else None  # (S, K, V)
 
     def side_by_side(self, arms: Ints, rounds: Ints) -> PlayedRounds:
-        """Play one arm of every seed for `rounds` (S,) rounds, 0 allowed; return rows of all seeds, (S, n)."""
+        """Play one arm of every seed for `rounds` (S,) rounds, 0 allowed; return rows (S, n)."""
         seeds = np.arange(len(arms))
         self._regret(self.gaps[seeds, arms], rounds)
         self.tally.add_plays(arms, rounds)
@@ -84,7 +84,7 @@ class ArmPulls:
         return PlayedRounds(rewards=np.broadcast_to(values, counts.shape), counts=counts)
 
     def one(self, seed: int, arms: Ints, plays: Ints, rounds: int, *, in_turn: bool) -> PlayedRounds:
-        """Play the first `rounds` rounds of an episode of one seed, given by its index; return its rows, (n,)."""
+        """Play the first `rounds` rounds of an episode of one seed; return its rows, (n,)."""
         played = self._play_in_turn(seed, arms, rounds) if in_turn else self._play_in_a_row(seed, arms, plays, rounds)
         self.tally.add_plays(arms, played, np.full(len(arms), seed))
         if self._scale is None:
@@ -98,9 +98,7 @@ class ArmPulls:
         )
 
     def _play_in_a_row(self, seed: int, arms: Ints, plays: Ints, rounds: int) -> Ints:
-        """Play one arm after the other for `rounds` rounds in all; add the regret and return the plays of each arm,
-        (k,).
-        """
+        """Return the plays of each arm, (k,), one arm after the other."""
         begun = np.cumsum(plays) - plays
         played = np.clip(rounds - begun, 0, plays)
         passed = np.clip(self.tally.checkpoints - self.played[seed] - begun[:, None], 0, played[:, None])  # (k, C)
@@ -111,7 +109,7 @@ class ArmPulls:
         return np.asarray(played)
 
     def _play_in_turn(self, seed: int, arms: Ints, rounds: int) -> Ints:
-        """Play the arms in turn for `rounds` rounds in all; add the regret and return the plays of each arm, (k,)."""
+        """Return the plays of each arm, (k,), in turn."""
         k, late = len(arms), np.arange(len(arms))[:, None]
         passed = np.clip(self.tally.checkpoints - self.played[seed], 0, rounds)
         self.tally.regret[seed] += self.gaps[seed, arms] @ ((passed + k - 1 - late) // k)
@@ -131,7 +129,6 @@ class ArmPulls:
         self.tally.rewards[seeds] += counts @ self._scale[0]
 
     def _rows(self, seed: int, arm: int, rounds: int) -> Floats:
-        """Draw every single reward from the seed's own streams."""
         if seed not in self._own:
             self._own[seed] = self.world.environment.begin(Streams([self.world.streams.seeds[seed]]))
         blocks = [np.zeros(0)]
@@ -143,7 +140,6 @@ class ArmPulls:
         return np.concatenate(blocks)
 
     def _regret(self, gaps: Floats, rounds: Ints) -> None:
-        """Add regret to the checkpoints in and after each seed's episode; seeds are at different rounds."""
         passed = np.clip(self.tally.checkpoints - self.played[:, None], 0, rounds[:, None])  # (S, C)
         self.tally.regret += gaps[:, None] * passed
         self.tally.total += gaps * rounds
@@ -152,7 +148,7 @@ class ArmPulls:
 
 
 def _reward_values(world: World) -> tuple[Floats, Callable[[Floats], Floats]] | None:
-    """Return the reward values and their probabilities, None if rewards do not take finitely many values."""
+    """Return the values and their probabilities; None if they are not finitely many."""
     law = world.environment.reward
     if type(world).rewards is not World.rewards:
         return None
@@ -166,7 +162,6 @@ def _reward_values(world: World) -> tuple[Floats, Callable[[Floats], Floats]] | 
 def _play_side_by_side(
     policy: Policy[Any], world: World, pulls: ArmPulls, rounds: int, path: str
 ) -> tuple[int, int, dict[str, NDArray[np.int64]]]:
-    """Play all seeds at once, each at its own round."""
     seeds = len(pulls.played)
     answers = QueryAnswerer(policy, ReplicatedNoise(world.streams), StreamRandomness(world.streams), path)
     state = policy.init(replicates=(seeds,))
@@ -186,7 +181,7 @@ def _play_side_by_side(
 def _play_one_by_one(
     policy: Policy[Any], world: World, pulls: ArmPulls, rounds: int, path: str
 ) -> tuple[int, int, dict[str, NDArray[np.int64]]]:
-    """Play seed by seed, for policies whose seeds have episodes of different kinds."""
+    """Play seed by seed, where seeds have different episodes."""
     arms, coins = world.contexts(0, 1)[:, 0], StreamRandomness(world.streams)
     releases, users, counts = [], [], []
     for seed, rng in enumerate(world.streams.generators(policy.execution.noise_stream)):
@@ -213,7 +208,7 @@ _COUNT_NAMES = ("phases", "actions", "clients", "numbers", "bits", "communicatio
 
 
 def play_population(policy: Policy[Any], world: World, tally: Tally, rounds: int, *, path: str) -> RunTotals:
-    """Play `rounds` rounds of phased elimination with the clients of a population."""
+    """Play phased elimination with the clients of a population."""
     if not isinstance(world, PopulationWorld):
         raise InvalidArgument(
             "env", type(world.environment).__name__, "a Population, because phased elimination asks clients"
@@ -246,7 +241,7 @@ def play_population(policy: Policy[Any], world: World, tally: Tally, rounds: int
 
 
 def _play_seed(policy: Policy[Any], asked: ClientInquiry, tally: Tally, rounds: int, gaps: Floats) -> None:
-    """Play one seed, whose arms lose `gaps` (K,) a round; an episode that the horizon cuts short is never released."""
+    """Play one seed, whose arms lose `gaps` (K,) a round."""
     state = policy.init(asked.arms)
     while tally.done < rounds:
         episode, left = policy.episode(state), rounds - tally.done
@@ -265,7 +260,7 @@ def _play_seed(policy: Policy[Any], asked: ClientInquiry, tally: Tally, rounds: 
 
 
 class ClientInquiry:
-    """The clients of one seed, and the counts of requests, messages and clipped values so far."""
+    """The clients of one seed, and counts of requests, messages and clipped values."""
 
     def __init__(self, policy: Policy[Any], world: PopulationWorld, place: int, source: NoiseSource, path: str) -> None:
         self.policy, self.world, self.place, self.source, self.path = policy, world, place, source, path
@@ -274,7 +269,6 @@ class ClientInquiry:
         self.clipped, self.longest = 0, (0, 0)  # numbers, bits
 
     def answer(self, query: SumQuery, episode: AssignedArms) -> Estimate:
-        """Answer a query by asking the clients of an episode."""
         assert isinstance(query.protocol, BatchProtocol)
         if episode.clients is None:
             self.count(int(episode.plays.sum()), numbers=1, bits=FLOAT_BITS, counted=1)
@@ -299,7 +293,6 @@ class ClientInquiry:
         self.longest = (max(self.longest[0], numbers), max(self.longest[1], bits))
 
     def _strangers(self, query: SumQuery, episode: AssignedArms) -> Statistic:
-        """Ask a fresh client in every round; path="law" draws how many of them have either reward."""
         arms, bound = self.arms[episode.arms], self.world.environment.bound
         if self.path == "law":
             ones, beyond = self.world.strangers(self.place, arms, episode.plays)

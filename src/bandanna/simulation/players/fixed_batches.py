@@ -1,7 +1,6 @@
 """The player of policies on linear reports: whole episodes at a time, all seeds side by side.
 
-Between two releases the policy is frozen. With fixed arms, the users of an episode take the same or a tied arm, and
-only the sum of their rewards matters. With fresh contexts a block of users is decided at once.
+The policy is frozen between two releases. With fixed arms only the sum of rewards of each arm matters.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _PART = 4096  # users who are held at once; the same for any number of seeds, as
 
 @dataclass(frozen=True, kw_only=True)
 class SameArmUsers:
-    """Users of an episode who take the same arm in every seed; there are several groups only where arms are tied."""
+    """Users of an episode who take the same arm in every seed; several groups only where arms are tied."""
 
     places: Ints  # (S,): the arm, by its place in the tables
     counts: Ints  # (S,), or (1,) if they are all the same: how many users
@@ -44,7 +43,7 @@ class SameArmUsers:
 class TiedEpisode:
     """An episode after round `begin` in which several arms are tied in some seeds.
 
-    Each user of such a seed tosses a coin of the stream "ties". The other seeds are played as they would be without it.
+    Each user of such a seed tosses a coin of the stream "ties"; the other seeds do not change.
     """
 
     begin: int
@@ -86,9 +85,7 @@ class FixedArmsPlayer:
     def statistic(
         self, policy: RunningSumPolicy[Any], snapshot: Any, rounds: int, tally: Tally, *, grouped: bool
     ) -> Statistic:
-        """Return the users' reports: for rewards of 0 or 1 two groups of equal reports per arm, else one report per
-        user.
-        """
+        """Return the users' reports: for rewards of 0 or 1 two groups of equal reports per arm, else one per user."""
         before = self.clipped.copy()
         place, ties = self._choose(policy, snapshot, rounds, tally)
         if grouped and self.binary and rounds > self.few:
@@ -104,7 +101,6 @@ class FixedArmsPlayer:
         return StreamedStatistic(policy._domain, users=rounds, source=parts, replicates=before.shape)
 
     def _grouped(self, policy: RunningSumPolicy[Any], groups: list[SameArmUsers], before: Ints) -> Statistic:
-        """Return the reports of each group's users with reward 1 and with reward 0; `before` is the clip count."""
         values, counts = [], []
         for group in groups:
             packed, ones = self._packed(group.places), group.rewards.astype(np.int64)  # (S, dim), (S,)
@@ -118,7 +114,6 @@ class FixedArmsPlayer:
     def _one_by_one(
         self, policy: RunningSumPolicy[Any], users: Iterator[Ints], tally: Tally, before: Ints
     ) -> Iterator[Statistic]:
-        """Yield the reports of all users with the clips since `before`."""
         for places in users:
             rewards = self._rewards(places, tally)
             values = self._reports(places, self._centred(rewards, 1) if self.binary else rewards)
@@ -128,9 +123,7 @@ class FixedArmsPlayer:
     def _choose(
         self, policy: RunningSumPolicy[Any], snapshot: Any, rounds: int, tally: Tally
     ) -> tuple[Ints, TiedEpisode | None]:
-        """Return the arm of each seed as an index into the tables, (S,), and the tied seeds, whose losses are added
-        later.
-        """
+        """Return the arm of each seed as an index into the tables, and the tied seeds."""
         first, tied = policy._favoured_arms(snapshot, self.arms)
         place, begin = self.first + first, tally.done
         gaps, ties = self.gaps[place], None
@@ -149,7 +142,7 @@ class FixedArmsPlayer:
         return place, ties
 
     def _draw_tied_arms(self, ties: TiedEpisode, after: int, count: int, tally: Tally) -> Ints:
-        """Draw the arms of `count` users after the first `after` users of the episode, (S, count)."""
+        """Draw the arms, (S, count), of users after the first `after` users of the episode."""
         rank = self.coins.below(np.broadcast_to(ties.choices[:, None], (len(ties.choices), count)))
         users = np.take_along_axis(ties.places, rank, axis=1)
         tally.own(ties.rows, ties.begin + after, self.gaps[users[ties.rows]])
@@ -165,9 +158,6 @@ class FixedArmsPlayer:
                 yield self._draw_tied_arms(ties, begin, count, tally)
 
     def _groups(self, place: Ints, ties: TiedEpisode | None, rounds: int, tally: Tally) -> list[SameArmUsers]:
-        """Return the users who take the same arm and the sums of their rewards, one binomial draw where that is their
-        law.
-        """
         summed = self.binary and rounds > 1
         if ties is None:
             sums = self._sums(place, rounds, tally) if summed else self._added(place, rounds, tally)
@@ -195,7 +185,6 @@ class FixedArmsPlayer:
         return sums
 
     def _added(self, place: Ints, rounds: int, tally: Tally) -> Floats:
-        """Draw the rewards of one arm one by one and return their sums, (S,)."""
         if rounds == 1:
             return self._rewards(place[:, None], tally)[:, 0]
         return np.asarray(
@@ -212,7 +201,6 @@ class FixedArmsPlayer:
         return rewards if self.binary else inside
 
     def _centred(self, ones: Floats, counts: Ints | int) -> Floats:
-        """Return the sum of the reported values of so many rewards of 0 or 1."""
         return np.asarray(self.none * counts + (self.one - self.none) * ones)
 
     def _reports(self, places: Ints, rewards: Floats) -> Floats:
@@ -230,9 +218,7 @@ class FixedArmsPlayer:
     def run(
         self, policy: Any, noise: Iterator[Floats | float], tally: Tally, rounds: int
     ) -> tuple[int, NDArray[np.int64]]:
-        """Run a policy whose releases are exact sums plus `noise` for up to `rounds` rounds; return releases, repairs
-        (S,).
-        """
+        """Run a policy whose releases are exact sums plus `noise`; return releases and repairs (S,)."""
         total = np.zeros((len(self.first), policy._domain.dim))
         vector, gram = total[:, : self.lead], total[:, self.lead :]
         released: Floats = total
@@ -267,7 +253,7 @@ _AT_ONCE = 128  # users whose scores are held at once; the same for any number o
 class SampledArmsPlayer(FixedArmsPlayer):
     """The player for fixed arms where each device draws its own arm.
 
-    For more than two arms their probabilities have no closed form, so arms are drawn one by one.
+    More than two arms are drawn one by one: their probabilities have no closed form.
     """
 
     def __init__(self, policy: RunningSumPolicy[Any], world: World) -> None:
@@ -276,13 +262,11 @@ class SampledArmsPlayer(FixedArmsPlayer):
 
     @property
     def few(self) -> int:
-        """The number of users below which they are drawn faster one by one: there are two groups for each arm."""
         return int(2 * self.n_arms)
 
     def _choose(
         self, policy: RunningSumPolicy[Any], snapshot: Any, rounds: int, tally: Tally
     ) -> tuple[Ints, TiedEpisode | None]:
-        """Return how each seed's users draw their arm; losses are added with the draws."""
         self._draw = lambda users: policy._draw_arms(snapshot, self.arms, users, self.coins)
         return self.first, None
 
@@ -299,7 +283,6 @@ class SampledArmsPlayer(FixedArmsPlayer):
             yield np.concatenate(parts, axis=1)
 
     def _groups(self, place: Ints, ties: TiedEpisode | None, rounds: int, tally: Tally) -> list[SameArmUsers]:
-        """Return the users who take the same arm and the sums of their rewards."""
         tables = len(self.gaps)
         counts, rewards = np.zeros(tables, dtype=np.int64), np.zeros(tables)
         for users in self._users(place, None, rounds, _AT_ONCE, tally):
@@ -316,7 +299,6 @@ class SampledArmsPlayer(FixedArmsPlayer):
         return [SameArmUsers(places=place + arm, counts=many[:, arm], rewards=each[:, arm]) for arm in arms]
 
     def _sums_of_all(self, counts: Ints, tally: Tally) -> Floats:
-        """Draw and tally sums of `counts` rewards of 0 or 1 of every arm, (S, K)."""
         sums = self.world.reward_sums(self.means.reshape(counts.shape), counts)
         tally.rewards += sums.sum(axis=1)
         self.clipped += np.sum(self.clips.reshape(counts.shape) * counts, axis=1)
@@ -351,9 +333,9 @@ def play_fixed_batches(
 def _play_by_noise(
     policy: RunningSumPolicy[Any], world: World, tally: Tally, rounds: int
 ) -> tuple[int, int, Ints, Ints] | None:
-    """Play with exact sums plus noise that does not depend on the data.
+    """Play with exact sums plus noise.
 
-    Return None if the noise depends on the data, or if arms are fresh and there is no kernel.
+    Return None if noise depends on the data, or if arms are fresh and there is no kernel.
     """
     source, arms = ReplicatedNoise(world.streams), None
     releases, users, (clipped, repairs) = 0, 0, np.zeros((2, tally.n_seeds), dtype=np.int64)
@@ -411,8 +393,6 @@ class _EpisodeAnswerer:
         self.clipped = np.zeros(seeds, dtype=np.int64)
 
     def answer(self, statistic: Statistic) -> Callable[[SumQuery], Estimate]:
-        """Return the function that answers the single query of an episode."""
-
         def release(query: SumQuery) -> Estimate:
             self.desk, estimate = self.desk.release(query, statistic, self.source, path=self.path)
             self.clipped = self.clipped + statistic.clipped
@@ -422,14 +402,14 @@ class _EpisodeAnswerer:
 
 
 def _users_at_once(policy: RunningSumPolicy[Any]) -> int:
-    """Return how many users' reports are held at once: fewer where reports are long."""
+    """Return how many users' reports are held at once."""
     return min(_PART, max(1, _REPORT_BYTES // (8 * policy._domain.dim)))
 
 
 def _collect_episode(
     policy: RunningSumPolicy[Any], world: World, snapshot: Any, rounds: int, tally: Tally
 ) -> Statistic:
-    """Collect the reports of one episode with the policy frozen; a long episode is played in parts while it is read."""
+    """Collect the reports of one episode, a long one in parts while it is read."""
     most = _users_at_once(policy)
     if rounds <= most or policy.privacy.model == "concurrent":  # whose shufflers read a batch several times
         return _collect_part(policy, world, snapshot, rounds, tally)
@@ -439,7 +419,6 @@ def _collect_episode(
 
 
 def _collect_part(policy: RunningSumPolicy[Any], world: World, snapshot: Any, rounds: int, tally: Tally) -> Statistic:
-    """Collect the reports of some rounds, in blocks of fresh contexts."""
     coins = StreamRandomness(world.streams)
     block = max(1, _BLOCK_BYTES // (8 * tally.n_seeds * world.n_arms * policy.dim))
     parts = []

@@ -1,6 +1,6 @@
 """The reference player: runs any policy by its interface alone, one seed after the other.
 
-Every other player is an exact acceleration of this one. It also runs policies that are not in the library.
+Every other player is an exact acceleration of this one.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from bandanna.types import Floats, Ints
 class QueryAnswerer:
     """Answers a policy's queries: forms the reports and releases them by each protocol's law or messages.
 
-    It counts releases and clipped reports, (*R). `stream` is the noise source of stream protocols.
+    `stream` is the noise source of stream protocols.
     """
 
     def __init__(
@@ -59,13 +59,12 @@ class QueryAnswerer:
         self._sums_of: tuple[Any, Any] = (None, None)  # ... of these rows, by this protocol
 
     def learn(self, state: Any, episode: Episode, played: PlayedRounds) -> Any:
-        """Return the state after an episode with these rows."""
         check_batch_size(episode, played)
         self.desk = self.desk.keep(self.policy.execution.retained_groups, played)
         return drive_learning(self.policy.learn(state, episode), lambda query: self._answer(query, played))
 
     def end(self, state: Any, episode: Episode, played: PlayedRounds) -> None:
-        """Count the clipped reports of an episode that the horizon cuts short; nothing is released."""
+        """Count the clipped reports of an episode that is not released."""
         query = next(self.policy.learn(state, episode))
         self.clipped = self.clipped + self.policy.report(query, played, self.coins).clipped
 
@@ -85,7 +84,6 @@ class QueryAnswerer:
         return estimate
 
     def _sum_of(self, query: SumQuery, arm: int, played: PlayedRounds) -> tuple[Floats, int]:
-        """Return the exact sum and the number of an arm's users; all arms are replicates of the same rows."""
         rows_before, protocol = self._sums_of
         if rows_before is not played or protocol is not query.protocol:
             assert played.arms is not None
@@ -109,7 +107,7 @@ def _max_users(statistic: Statistic) -> int:
 
 
 def find_fixed_arms(world: World) -> tuple[Floats, Floats] | None:
-    """Return features (K, d) and means (K,) of the first seed if they are the same in every round, else None."""
+    """Return features (K, d) and means (K,) of the first seed if they never change, else None."""
     if isinstance(world, PopulationWorld):  # of the global model
         return world.arms[0], world.global_means()[0]
     if not world.fixed:
@@ -119,7 +117,7 @@ def find_fixed_arms(world: World) -> tuple[Floats, Floats] | None:
 
 
 def draw_client_averages(world: World, means: Floats, episode: AssignedArms, *, each: bool) -> Floats:
-    """Draw every client's averages, (clients, k), for arms of these means (K,); with `each`, reward by reward."""
+    """Draw every client's averages, (clients, k); with `each`, reward by reward."""
     assert episode.clients is not None
     if isinstance(world, PopulationWorld):
         arms = world.arms[0][episode.arms]
@@ -132,7 +130,7 @@ def draw_client_averages(world: World, means: Floats, episode: AssignedArms, *, 
 
 
 def draw_stranger_rewards(world: World, arms: Ints, means: Floats) -> Floats:
-    """Draw the rewards of users of one play each, (n,); in a population each has a model of its own."""
+    """Draw rewards of users of one play each, (n,); in a population each has their own model."""
     if not isinstance(world, PopulationWorld):
         return np.asarray(world.rewards(means[None])[0])
     rewards = np.empty(len(arms))
@@ -187,7 +185,6 @@ class ReferenceRun:
         self.state = policy.init(self.fixed[0] if self.fixed else None)
 
     def run(self, rounds: int) -> None:
-        """Run the loop: publish, collect, release, learn."""
         while self.done < rounds:
             episode, left = self.policy.episode(self.state), rounds - self.done
             if isinstance(episode, StoppedByPublicData):
@@ -212,7 +209,6 @@ class ReferenceRun:
         return contexts[0], means[0]
 
     def _collect_until_stopped(self, left: int) -> tuple[PlayedRounds, bool]:
-        """Let devices choose until public numbers end the episode; return the rows and whether it has ended."""
         parts: list[PlayedRounds] = []
         while len(parts) < left:
             parts.append(self.frozen(1))
@@ -274,5 +270,4 @@ class ReferenceRun:
 
     @staticmethod
     def _of(table: Floats, arms: Ints) -> Floats:
-        """Return the entries of a table (n, K) at arms (n,)."""
         return np.asarray(np.take_along_axis(table, arms[:, None], axis=1)[:, 0])

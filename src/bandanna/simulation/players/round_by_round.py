@@ -31,7 +31,7 @@ from bandanna.types import Floats, Ints
 
 
 def play_every_round(policy: Policy[Any], world: World, tally: Tally, rounds: int, *, path: str) -> RunTotals:
-    """Play `rounds` rounds, one after the other, all seeds side by side; both paths are the same."""
+    """Play one round after the other, all seeds side by side; both paths are the same."""
     if not world.fixed:
         raise InvalidArgument("env", type(world.environment).__name__, "one whose arms stay the same in every round")
     table = world.means(world.contexts(0, 1))[:, 0]  # (S, K)
@@ -63,8 +63,8 @@ _SHARE = 4  # a chunk is at most the rounds so far over this: an episode grows w
 def play_until_stopped(policy: Any, world: World, tally: Tally, rounds: int, *, path: str) -> RunTotals:
     """Play each seed by itself; path="messages" decides round by round.
 
-    The frozen policy decides a chunk of rounds in one matrix product, which is cut at the round where public numbers
-    end the episode. Rounds after the cut are decided anew; their contexts are not drawn twice.
+    One matrix product decides a chunk of rounds, which is cut where public numbers end the episode. Rounds after the
+    cut are decided anew from the same contexts.
     """
     switches, users, clipped = (np.zeros(tally.n_seeds, dtype=np.int64) for _ in range(3))
     most = max(1, _CHUNK // (world.n_arms * policy.dim)) if path == "law" else 1
@@ -105,13 +105,12 @@ def play_until_stopped(policy: Any, world: World, tally: Tally, rounds: int, *, 
 
 
 class _StoppingRun:
-    """One seed's world, read in order; regret and rewards go to its row of the tally."""
+    """One seed's world, read in order."""
 
     def __init__(self, world: World, tally: Tally, place: int) -> None:
         self.world, self.tally, self.place, self.played, self._read_rounds = world, tally, place, 0, 0
 
     def look(self, rounds: int) -> tuple[Floats, Floats]:
-        """Return contexts (rounds, K, d) and true means (rounds, K) of the next rounds."""
         contexts = self.world.contexts(self._read_rounds, rounds)
         means = self.world.means(contexts)
         self._read_rounds += rounds
@@ -119,7 +118,6 @@ class _StoppingRun:
         return np.broadcast_to(contexts[0], (rounds, k, d)), np.broadcast_to(means[0], (rounds, k))
 
     def play(self, means: Floats, actions: NDArray[np.int64]) -> Floats:
-        """Draw and tally the rewards of these actions, (rounds,)."""
         chosen = means[np.arange(len(actions)), actions]
         rewards = self.world.rewards(chosen[None])[0]
         best = means[0].max() if self.world.fixed else means.max(axis=1)
@@ -141,7 +139,7 @@ _UNMOVED = np.zeros((1, 1, 1), dtype=bool)  # was moved
 
 @dataclass(frozen=True, kw_only=True)
 class RoundChunk:
-    """Rounds `start` to `stop` of all seeds: the features that devices see and the outcome of every arm."""
+    """Rounds `start` to `stop` of all seeds: features and the outcome of every arm."""
 
     start: int
     stop: int
@@ -151,7 +149,7 @@ class RoundChunk:
     clips: Ints | None  # (S, n, K): 1 where an arm's features or reward were clipped; None: nothing anywhere
 
     def played(self, actions: Ints, tally: Tally) -> tuple[Floats, Floats, Ints]:
-        """Play these actions (S, n) and tally them; return features (S, n, d), rewards (S, n) and clips (S,)."""
+        """Play and tally actions (S, n); return features (S, n, d), rewards (S, n) and clips (S,)."""
         arms = actions[..., None]
         features = np.take_along_axis(self.contexts, arms[..., None], axis=2)[:, :, 0]
         rewards = np.take_along_axis(self.outcomes, arms, axis=2)[..., 0]
@@ -164,9 +162,7 @@ class RoundChunk:
 
 
 def split_rounds(world: World, rounds: int, seeds: int, *, beside: int = 0, held: int | None = None) -> list[range]:
-    """Split rounds into ranges whose outcomes fit in memory; `beside` is the number of further values per round and
-    seed.
-    """
+    """Split rounds into ranges whose outcomes, with `beside` more values per round and seed, fit in memory."""
     numbers = world.n_arms * (world.environment.dim + 2) + beside
     size = max(1, (_BYTES if held is None else held) // (8 * seeds * numbers))
     return [range(begin, min(begin + size, rounds)) for begin in range(0, rounds, size)]
@@ -200,7 +196,7 @@ def _clip_rewards(drawn: Floats, policy: Any) -> Floats:
 
 
 def _clip_contexts(contexts: Floats, policy: Any) -> tuple[Floats, NDArray[np.bool_]]:
-    """Return features as the policy takes them, and which ones changed: (S, n, K, d) -> the same, (S or 1, n, K)."""
+    """Return features as the policy takes them, and which ones changed, (S or 1, n, K)."""
     shared = contexts.strides[0] == 0  # the same for all seeds
     once = contexts[:1] if shared else contexts
     check_all_finite("contexts", once)
@@ -214,7 +210,7 @@ def _clip_contexts(contexts: Floats, policy: Any) -> tuple[Floats, NDArray[np.bo
 
 
 def play_glm_rounds(policy: Any, world: World, tally: Tally, rounds: int, *, path: str) -> RunTotals:
-    """Play `rounds` rounds, one after the other, for all seeds side by side; both paths are the same."""
+    """Play one round after the other, all seeds side by side; both paths are the same."""
     everyone = np.arange(tally.n_seeds)
     coins, source = StreamRandomness(world.streams), ReplicatedNoise(world.streams)
     state, clipped, done = policy.init(replicates=(tally.n_seeds,)), np.zeros(tally.n_seeds, dtype=np.int64), 0
@@ -246,10 +242,7 @@ def play_glm_rounds(policy: Any, world: World, tally: Tally, rounds: int, *, pat
 
 
 class SeedPrefixSums:
-    """Exact prefix sums plus noise that does not depend on the data, for seeds at different rounds.
-
-    Only the noise of one chunk's rounds is held.
-    """
+    """Exact prefix sums plus noise that does not depend on the data, for seeds at different rounds."""
 
     def __init__(self, stream: Any, source: ReplicatedNoise, seeds: int) -> None:
         dim = stream.domain.dim
@@ -266,13 +259,12 @@ class SeedPrefixSums:
             self.noise[:, t] = next(self._prefixes)
 
     def before(self, seeds: Ints, rounds: Ints) -> Floats:
-        """Return the releases before rounds (s, B) and after the last one if nothing is added: (s, B + 1, dim)."""
+        """Return the releases before rounds (s, B) and after the last one: (s, B + 1, dim)."""
         after = np.concatenate([rounds, rounds[:, -1:] + 1], axis=1)
         noise = self.noise[seeds[:, None], np.minimum(after, self.stop) - self.start]
         return np.asarray(self.sums[seeds, None] + noise)
 
     def add(self, seeds: Ints, leaves: Floats) -> None:
-        """Add the leaves of the seeds' rounds."""
         self.sums[seeds] += leaves
 
 
@@ -283,10 +275,9 @@ _LONGEST = 256  # rounds decided at once, per seed
 
 
 def play_blocks(policy: Any, world: World, tally: Tally, rounds: int, *, path: str) -> RunTotals:
-    """Play `rounds` rounds in blocks, with each seed at its own round; path="messages" runs every step of a stream.
+    """Play in blocks, with each seed at its own round; path="messages" runs every step of a stream.
 
-    `policy.decide_block` decides a block as if nothing changed; rounds after the first event are decided anew. If a
-    stream's noise does not depend on the data, releases are exact sums plus that noise.
+    `policy.decide_block` decides a block as if nothing changed; rounds after the first event are decided anew.
     """
     stream, seeds = policy.stream, tally.n_seeds
     run, source = _BlockSeeds(policy, world, seeds, rounds, path), ReplicatedNoise(world.streams)
@@ -314,10 +305,7 @@ def play_blocks(policy: Any, world: World, tally: Tally, rounds: int, *, path: s
 
 
 def _next_length(length: int, moved: Any) -> int:
-    """Return how many rounds to look at next.
-
-    It is fewer while every run stops at its first round, as exploring runs do.
-    """
+    """Return how many rounds to look at next: fewer while every run stops at once."""
     stopped = (moved.taken <= 1) & ((moved.groups[:, 0] == 0) | (length > 1))
     if stopped.all():
         return max(1, length // 2)
@@ -325,7 +313,7 @@ def _next_length(length: int, moved: Any) -> int:
 
 
 class _BlockSeeds:
-    """The states of all seeds, and the rows that are kept for later queries."""
+    """The states of all seeds, and the rows kept for later queries."""
 
     def __init__(self, policy: Any, world: World, seeds: int, rounds: int, path: str) -> None:
         self.policy, self.path, self.coins, self.desk = policy, path, StreamRandomness(world.streams), RunnerState()
@@ -337,7 +325,6 @@ class _BlockSeeds:
         self.groups = np.full((seeds, rounds), -1, dtype=np.int8)
 
     def in_blocks(self, chunk: RoundChunk, sums: SeedPrefixSums | None) -> None:
-        """Play all seeds to the end of the chunk."""
         length, shared = 16, chunk.contexts.strides[0] == 0
         while len(seeds := np.flatnonzero(self.position < chunk.stop)):
             begun = self.position[seeds]
@@ -356,7 +343,6 @@ class _BlockSeeds:
             length = _next_length(length, moved)
 
     def step_by_step(self, chunk: RoundChunk, source: ReplicatedNoise) -> None:
-        """Play round by round, with every release by the protocol's own steps."""
         policy, everyone = self.policy, np.arange(len(self.position))
         once = np.ones(len(everyone), dtype=np.int64)
         for t in range(chunk.start, chunk.stop):
@@ -379,16 +365,13 @@ class _BlockSeeds:
         self.position[seeds] += taken
 
     def _settle(self, seeds: Ints) -> None:
-        """Compute the estimates that are due, for all these seeds at once, or seed by seed where noise is drawn per
-        seed.
-        """
+        """Compute the estimates that are due, seed by seed where noise is drawn per seed."""
         groups = [seeds] if self.policy.execution.side_by_side and len(seeds) else seeds
         for each in groups:
             settled = drive_learning(self.policy.refit(select_states(self.state, each)), self._answers(each))
             self.state = replace_states(self.state, each, settled)
 
     def _answers(self, seeds: Ints) -> Callable[[SumQuery], Estimate]:
-        """Return the function that answers queries about the rows kept of these seeds."""
         held: dict[str, PlayedRounds] = {}
 
         def answer(query: SumQuery) -> Estimate:
@@ -403,7 +386,7 @@ class _BlockSeeds:
         return answer
 
     def _kept(self, seeds: Ints, group: int) -> PlayedRounds:
-        """Return the rows of a group: (n, d) of one seed, (s, n, d) of several, padded with zeros."""
+        """Return a group's rows: (n, d) of one seed, (s, n, d) of several, padded with zeros."""
         which = np.atleast_1d(seeds)
         rows = [np.flatnonzero(self.groups[seed, : self.position[seed]] == group) for seed in which]
         counts = np.array([len(each) for each in rows])

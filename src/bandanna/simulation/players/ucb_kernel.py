@@ -1,6 +1,6 @@
 """The player of LinUCB that learns in every round, by one compiled kernel.
 
-It needs noise that does not depend on the data. Noise, rewards and coins are drawn first, then the kernel plays.
+Noise, rewards and coins are drawn first, so noise must not depend on the data.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _BATCHES = 64  # whose noise is drawn at once
 def running_noise(
     channel: RunningSumProtocol, source: NoiseSource, replicates: tuple[int, ...]
 ) -> Iterator[Floats | float] | None:
-    """Yield the noise of the running sum after 1, 2, ... batches, each (*R, dim); None if it depends on the data.
+    """Yield the noise of the running sum after 1, 2, ... batches, (*R, dim); None if it depends on the data.
 
-    Released sums are exact sums plus this noise, in the law of the protocol's own path (with a fast source, which
-    ignores grids). Binomial noise depends on the data, because its rounding does.
+    Released sums are exact sums plus this noise, in the law of the protocol's own path with a fast source. Binomial
+    noise depends on the data through its rounding.
     """
     if all(isinstance(protocol, Clear) for protocol in channel.protocols.values()) and channel.continual is None:
         return repeat(0.0, len(channel.sizes))
@@ -45,7 +45,7 @@ def running_noise(
 def noise_blocks(
     channel: RunningSumProtocol, source: NoiseSource, replicates: tuple[int, ...]
 ) -> Iterator[Floats] | None:
-    """Yield the noise of `running_noise` some batches at a time, (*R, batches, dim); nothing without noise."""
+    """Yield the noise of `running_noise` in blocks, (*R, batches, dim)."""
     if channel.continual is not None:
         return channel.continual.mechanism.noise_blocks(source, replicates)
     protocols = channel.protocols.values()
@@ -59,7 +59,7 @@ def noise_blocks(
 def _sums_of_gaussians(
     channel: RunningSumProtocol, source: NoiseSource, replicates: tuple[int, ...]
 ) -> Iterator[Floats]:
-    """Yield sums of independent noise of every batch: n users add N(0, n std^2), a server adds N(0, std^2)."""
+    """Yield sums of noise: n users add N(0, n std^2) a batch, a server N(0, std^2)."""
     dim = next(iter(channel.protocols.values())).domain.dim
     last, sizes = np.zeros((*replicates, dim)), iter(channel.sizes)
     stds = {
@@ -76,9 +76,7 @@ def _sums_of_gaussians(
 
 
 class PredrawnNoise:
-    """The noise of `running_noise` for `seeds` runs with `dim` numbers a batch, drawn many batches at a time for
-    kernels.
-    """
+    """The noise of `running_noise` for `seeds` runs, drawn many batches at a time for kernels."""
 
     def __init__(self, blocks: Iterator[Floats], seeds: int, dim: int) -> None:
         self.blocks, self.shape, self.next = blocks, (seeds, dim), next(blocks, None)
@@ -90,7 +88,7 @@ class PredrawnNoise:
         return None if blocks is None else cls(blocks, seeds, dim)
 
     def take(self, count: int) -> Floats:
-        """Return the noise of the next batches, (S, count, dim), or an empty array without noise."""
+        """Return the noise of the next batches, (S, count, dim); empty without noise."""
         if self.next is None:
             return np.empty((0, 0, 0))
         (seeds, dim), done = self.shape, 0
@@ -111,7 +109,7 @@ _BYTES = 16 << 20  # of noise, or of fresh contexts, at once
 
 
 def kernel_for(policy: Any, world: World, rounds: int) -> Callable[..., int] | None:
-    """Return the kernel that plays this policy in this world, None where NumPy plays it."""
+    """Return the kernel that plays this policy in this world; None where NumPy plays it."""
     drawn = isinstance(world.environment.reward, Bernoulli) and type(world).rewards is World.rewards
     sizes = policy._channel.sizes
     single = len(sizes.runs) == 1 and sizes.runs[0][0] == 1 and len(sizes) >= rounds
@@ -135,7 +133,7 @@ class UCBKernelRun:
         self.fixed = _to_contiguous(*read_block(world, 0, 1)) if world.fixed else None
 
     def run(self, rounds: int) -> tuple[int, Ints, Ints]:
-        """Play `rounds` rounds; return releases, repairs (S,) and clipped reports (S,)."""
+        """Return releases, repairs (S,) and clipped reports (S,) of `rounds` rounds."""
         seeds, dim = self.total.shape
         most = min(_ROUNDS, max(1, _BYTES // (8 * seeds * dim)))
         for first in range(0, rounds, most):
@@ -184,7 +182,6 @@ class UCBKernelRun:
         filled: tuple[Any, ...],
         first: int,
     ) -> None:
-        """Call the kernel until the block is done; repairs of matrices are made here."""
         (seen, means), place = arms, np.array([0, begin, 0])
         while event := self.kernel(begin, end, seen, means, *given, place, *filled):
             if event == OUTSIDE:
@@ -207,5 +204,5 @@ class UCBKernelRun:
 
 
 def _to_contiguous(contexts: Floats, means: Floats) -> tuple[Floats, Floats]:
-    """Return arrays as the kernel takes them: contiguous and writable, so that it is compiled once."""
+    """Return contiguous writable arrays, so that the kernel is compiled once."""
     return np.require(contexts, requirements=["C", "W"]), np.require(means, requirements=["C", "W"])
