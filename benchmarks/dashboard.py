@@ -54,14 +54,14 @@ class Task:
         rows = open_database(str(folder / "analyzer.db"), role="analyzer", schema=SCHEMA + LEDGER_SCHEMA)
         kept = open_database(str(folder / "registrar.db"), role="registrar", schema=REGISTRAR_SCHEMA)
         notary = Notary(kept, **make_notary(self.task, own["registrar"]))
-        self._learner = BatchProcessor(
+        self._processor = BatchProcessor(
             rows, self.task, sign=self._sign, opener=None, witness=lambda content: notary.witness(loads(content))
         )
-        self._learner.settle()
+        self._processor.settle()
         self._lengthen(rows, publications)
         log = EventLog("bench")
         self.app = build_application(
-            role="analyzer", routes=AnalyzerRoutes(self._learner, rows, log).routes, start=_nothing, stop=_nothing,
+            role="analyzer", routes=AnalyzerRoutes(self._processor, rows, log).routes, start=_nothing, stop=_nothing,
             health=dict, status=dict, metrics=CollectorRegistry(), log=log, token=None,
         )  # fmt: skip
 
@@ -71,7 +71,7 @@ class Task:
         from bandanna.deployment.messages.canonical import dumps, loads
         from bandanna.deployment.messages.publication import PublicationPin, chain_document, cosigned_statement
 
-        last = self._learner.published
+        last = self._processor.published
         assert last is not None
         content = loads(last.document)
         previous, made = last.chain, []
@@ -90,7 +90,7 @@ class Task:
                 _write(rows, made)
         _write(rows, made)
         with rows.reading() as read:
-            self._learner.published = publication.read_publication_row(read)
+            self._processor.published = publication.read_publication_row(read)
 
     def _state(self, batches: int) -> dict[str, str]:
         """After so many batches."""

@@ -192,7 +192,7 @@ def test_a_report_needs_no_accountant_and_no_scipy(tmp_path: Path) -> None:
     policy = bd.LinTS(dim=3, horizon=64, batch=16, intercept=True, privacy=privacy)
     urls = {role: f"http://{role}.test" for role in ("analyzer", "shuffler", "helper", "registrar")}
     task, secrets = a_task(policy, seed=None, urls=urls)
-    published = Inside(task, secrets, tmp_path).learner.published
+    published = Inside(task, secrets, tmp_path).processor.published
     run = subprocess.run(
         [
             sys.executable,

@@ -172,7 +172,7 @@ print(session.flush())
 
 
 def test_a_process_that_was_killed_sends_the_same_bytes_again(town: Town, tmp_path: Path) -> None:
-    published = town.inside.learner.published
+    published = town.inside.processor.published
     (tmp_path / "task.json").write_bytes(town.task.document)
     (tmp_path / "published").write_bytes(published.document)
     places = [tmp_path / each for each in ("task.json", "published")]

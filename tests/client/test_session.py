@@ -78,7 +78,7 @@ def test_a_batch_of_sessions_is_learned_from(name: str, tmp_path: Path) -> None:
     outcomes = [s.report(d, 0.5 + 0.4 * (d.action == 1)) for s, d in zip(sessions, decisions, strict=True)]
     assert all(each.kept for each in outcomes)
     town.inside.pump()
-    assert town.inside.learner.published.number == 1
+    assert town.inside.processor.published.number == 1
     assert all(each.pending == 0 for each in sessions)
 
 
@@ -108,7 +108,7 @@ def test_totals_are_the_sums_of_what_was_sent(tmp_path: Path) -> None:
     for slot, body in ((r[0], r[6]) for r in town.reports(FINAL)):
         assert body == finals[slot]  # the same bytes every time
     counted = [finals.get(slot, body) for slot, body in zeros.items()]
-    part = town.inside.learner.now.batches[0].rounds[0].parts[0]
+    part = town.inside.processor.now.batches[0].rounds[0].parts[0]
     collector = town.inside.collector
     collector._answered = False  # by the clock: the first will not answer
     assert collector.close_due()
@@ -145,7 +145,7 @@ def test_a_late_reward_is_refused_because_its_batch_is_closed(town: Town) -> Non
     town.play(15, contexts)
     town.inside.collector._answered = False  # by the clock, without waiting for everybody
     town.inside.pump()
-    assert town.inside.learner.published.number == 1
+    assert town.inside.processor.published.number == 1
     outcome = late.report(decision, 1.0)
     assert (outcome.kept, outcome.pending, outcome.reason) == (False, False, "closed")
     assert late.pending == 0
@@ -176,12 +176,12 @@ def test_a_task_that_is_over_still_recommends(tmp_path: Path) -> None:
 
 def resigned(town: Town, **changes: Any) -> SignedPublication:
     """The publication in force with other parts, signed by analyzer and registrar."""
-    content = loads(town.inside.learner.published.document)
+    content = loads(town.inside.processor.published.document)
     return signed(town.task.id, town.secrets, dumps({**content, **changes}))
 
 
 def test_an_analyzer_that_announces_less_noise_or_fewer_people_gets_nothing(town: Town) -> None:
-    content = loads(town.inside.learner.published.document)
+    content = loads(town.inside.processor.published.document)
     batch = content["batches"][0]
     quiet = batch["rounds"][0]["parts"][0]
     others = {
@@ -202,7 +202,7 @@ def test_an_analyzer_that_announces_less_noise_or_fewer_people_gets_nothing(town
 def test_reports_under_another_plan_than_the_mixers_are_refused(tmp_path: Path) -> None:
     policy = bd.LinTS(dim=3, horizon=20_000, privacy=bd.shuffle(epsilon=1.0, delta=1e-5))
     town = Town(policy, tmp_path)
-    (batch, *_), state = town.inside.learner.now.batches, policy.init()
+    (batch, *_), state = town.inside.processor.now.batches, policy.init()
     sizes = [users for users in sorted(policy._channel.sizes.counts()) if users > batch.slots]
     assert len(sizes) > 5
     for users in sizes:
@@ -225,8 +225,8 @@ def test_a_batch_keeps_the_plan_it_was_opened_with(tmp_path: Path) -> None:
     state = simulated(policy, env, rounds).state
     later = make_encoding().loads(state)
     batch, _ = make_batch(policy, later, policy.episode(later), epoch=0, mixer_count=1, seeded=False)
-    assert batch.slots > 2 * town.inside.learner.now.batches[0].slots
-    previous = town.inside.learner.published.chain
+    assert batch.slots > 2 * town.inside.processor.now.batches[0].slots
+    previous = town.inside.processor.published.chain
     snapshot = make_encoding().dumps(policy.publish(later))
     told = {"number": 1, "previous": previous, "state": state, "snapshot": snapshot, "batches": [batch.to_dict()]}
     town.replayed = resigned(town, **told)
@@ -238,7 +238,7 @@ def test_a_batch_keeps_the_plan_it_was_opened_with(tmp_path: Path) -> None:
 
 
 def test_older_and_unsigned_publications_are_refused(town: Town, tmp_path: Path) -> None:
-    first = town.inside.learner.published
+    first = town.inside.processor.published
     town.play(16, contexts)
     town.inside.pump()
     seen = town.session(tmp_path / "outbox.db", user="a")
@@ -248,7 +248,7 @@ def test_older_and_unsigned_publications_are_refused(town: Town, tmp_path: Path)
     town.replayed = shown(first)
     with pytest.raises(BandannaError, match="gone back"):
         again.act(contexts())
-    town.replayed = shown(first)._replace(document=town.inside.learner.published.document)
+    town.replayed = shown(first)._replace(document=town.inside.processor.published.document)
     with pytest.raises(BandannaError, match="not signed"):
         town.session().act(contexts())
     town.replayed = resigned(town, snapshot="{}", number=1)
@@ -271,7 +271,7 @@ def test_a_session_verifies_every_publication_once(tmp_path: Path, monkeypatch: 
     session.act(contexts())
     assert session.flush() == 0
     assert verified == [0]
-    true = shown(town.inside.learner.published)
+    true = shown(town.inside.processor.published)
     for field in ("signature", "cosignature"):
         town.replayed = true._replace(**{field: "A" * 86})
         with pytest.raises(BandannaError, match="not signed" if field == "signature" else "not cosigned"):
@@ -387,7 +387,7 @@ def test_other_algorithms_are_played_too(name: str, light: bool, tmp_path: Path)
         policy = replace(policy, horizon=200, warmup=20, steps=3)
     town = Town(policy, tmp_path, arms=arms)
     assert (town.task.content["device"] is not None) == light
-    batch = town.inside.learner.now.batches[0]
+    batch = town.inside.processor.now.batches[0]
     dim = int(getattr(policy, "dim", 0))
     sessions = [town.session() for _ in range(batch.slots)]
     fixed = town.task.arms is not None
@@ -400,7 +400,7 @@ def test_other_algorithms_are_played_too(name: str, light: bool, tmp_path: Path)
         for session in sessions:
             session.flush()
     town.inside.pump()
-    assert town.inside.learner.running[0] > 0
+    assert town.inside.processor.running[0] > 0
 
 
 def test_a_user_refused_by_full_batches_joins_a_later_one(town: Town, tmp_path: Path) -> None:
@@ -427,7 +427,7 @@ def test_a_user_who_waits_for_a_batch_acts_on_the_next_release(town: Town) -> No
     town.fault = lambda request: released(request) if town.tickets[-1][0] == 1 and town.tickets[-1][1] else ""
     decision = late.act(contexts())
     assert decision.taking_part
-    assert decision.publication == town.inside.learner.published.number > 0
+    assert decision.publication == town.inside.processor.published.number > 0
     (kept,) = late.outbox.waiting(town.task.id, "")
     assert (kept.content["batch"]["epoch"], kept.content["number"]) == (2, decision.publication)
     assert late.report(decision, 1.0).kept

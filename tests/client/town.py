@@ -68,7 +68,7 @@ class Town:
         base = f"/tasks/{self.task.id}"
         if parts.path == f"{base}/snapshot":
             self.inside.pump()
-            published = self.inside.learner.published
+            published = self.inside.processor.published
             given = self.replayed or shown(published)
             assert not {"if-none-match", "if-modified-since", "cookie"} & set(request.headers)
             after = parse_qs(parts.query).get("after", ["-1"])
@@ -76,9 +76,9 @@ class Town:
                 return httpx.Response(204)
             return httpx.Response(200, content=given.document, headers=headers_of(given))
         if parts.path.startswith(f"{base}/links/"):
-            learner, block = self.inside.learner, int(parts.path.rsplit("/", 1)[1])
-            with learner._database.reading() as rows:
-                return httpx.Response(200, content=publication.read_document_hashes(rows, block, learner.number))
+            processor, block = self.inside.processor, int(parts.path.rsplit("/", 1)[1])
+            with processor._database.reading() as rows:
+                return httpx.Response(200, content=publication.read_document_hashes(rows, block, processor.number))
         if parts.path == f"{base}/reports":
             self.bodies.append(request.content)
             (verdicts,) = self.inside.collector.accept([request.content])

@@ -46,7 +46,7 @@ async def test_the_page_its_twin_and_task_show_have_the_same_numbers(
 ) -> None:
     def fetched(address: str) -> tuple[bytes, dict[str, str]]:
         path = address.removeprefix(url("analyzer"))
-        published = town.learner.published
+        published = town.processor.published
         return (town.task.document, {}) if path == "/task" else (published.document, headers_of(shown(published)))
 
     for module in (export, document):
@@ -313,7 +313,7 @@ def renamed(town: Town, **changes: Any) -> Task:
 @pytest.mark.parametrize("text", PAYLOADS, ids=range(len(PAYLOADS)))
 def test_titles_and_algorithms_are_escaped(text: str, town: Town) -> None:
     task = renamed(town, title=text, algorithm=text, promise=text)
-    content = loads(town.learner.published.document) | {"task": task.id}
+    content = loads(town.processor.published.document) | {"task": task.id}
     document = dumps(content)
     answers = {
         "/task": SignedPublication(task.document, "", ""),
@@ -358,7 +358,7 @@ def test_names_of_arms_and_features_are_escaped(text: str, tmp_path: Path) -> No
         schema=schema,
         urls={**town.task.content["urls"], "registrar": text},
     )
-    content = loads(town.learner.published.document) | {"task": task.id}
+    content = loads(town.processor.published.document) | {"task": task.id}
     document = dumps(content)
     answers = {
         "/task": SignedPublication(task.document, "", ""),
@@ -396,7 +396,7 @@ _SIGNED = [  # often, every third: each field has some of the texts, and each te
 @pytest.mark.parametrize(("field", "text"), _SIGNED)
 def test_a_hostile_analyzer_can_sign_anything(field: str, text: Any, town: Town) -> None:
     task = town.task
-    document = dumps(loads(town.learner.published.document) | {field: text})
+    document = dumps(loads(town.processor.published.document) | {field: text})
     line = {"number": 1, "epoch": 0, "round": 0, "outcome": text, "chain": text, "status": text, "spent": text}
     batch = {"epoch": text, "round": 0, "slots": text, "of": 3, "open": text, "closes_at": text}
     metrics = f'bandanna_refusals_total{{reason="{text}"}} 3\nbandanna_refusals_total{{reason="<b>"}} 1\n'

@@ -100,7 +100,7 @@ def test_polling_goes_on_after_any_failure_with_pauses(town: Town, monkeypatch: 
 
 def republished(town: Town, **changes: Any) -> SignedPublication:
     """The newest publication with some parts changed, signed by analyzer and registrar themselves."""
-    return signed(town.task.id, town.secrets, dumps(loads(town.learner.published.document) | changes))
+    return signed(town.task.id, town.secrets, dumps(loads(town.processor.published.document) | changes))
 
 
 LIES = {
@@ -121,10 +121,10 @@ async def test_impossible_claims_of_an_analyzer_become_warnings(lie: str, town: 
     seen = await Seen(town).look()
     assert seen.watches[0].known.warnings == ()
     if changes.get("batches"):
-        batches = loads(town.learner.published.document)["batches"]
+        batches = loads(town.processor.published.document)["batches"]
         changes["batches"] = [each | {"slots": each["slots"] // 2} for each in batches]
     if "previous" not in changes and changes.get("number") == 2:
-        changes["previous"] = town.learner.published.chain
+        changes["previous"] = town.processor.published.chain
     said = republished(town, **changes)
     town.net.lies["/snapshot"] = lambda _: httpx.Response(200, content=said.document, headers=headers_of(said))
     await tried(seen)
@@ -137,7 +137,7 @@ async def test_impossible_claims_of_an_analyzer_become_warnings(lie: str, town: 
 async def test_a_publication_that_the_analyzer_has_not_signed_is_not_shown(town: Town) -> None:
     seen = await Seen(town).look()
     town.play(40)
-    forged = dumps(loads(town.learner.published.document) | {"spent": 0.001})
+    forged = dumps(loads(town.processor.published.document) | {"spent": 0.001})
     town.net.lies["/snapshot"] = lambda answer: httpx.Response(200, content=forged, headers=answer.headers)
     await tried(seen)
     document = await seen.twin(f"/tasks/{town.task.id}.json")
@@ -150,9 +150,9 @@ async def test_a_publication_that_the_analyzer_has_not_signed_is_not_shown(town:
 
 async def test_a_publication_that_the_registrar_has_not_cosigned_is_not_shown(town: Town) -> None:
     seen = await Seen(town).look()
-    earlier = headers_of(shown(town.learner.published))["witness"]
+    earlier = headers_of(shown(town.processor.published))["witness"]
     town.play(40)
-    told = shown(town.learner.published)
+    told = shown(town.processor.published)
     for witness in ("", earlier):
         headers = {**headers_of(told), "witness": witness}
         town.net.lies["/snapshot"] = lambda _, headers=headers: httpx.Response(
@@ -246,7 +246,7 @@ async def test_a_history_that_could_not_be_read_at_once_is_read_later(town: Town
     page = f"/tasks/{town.task.id}.json"
     assert [each["publication"] for each in (await seen.twin(page))["series"]] == [0, 2]
     assert "503" in (await seen.twin(page))["trouble"]
-    forged = dumps(loads(town.learner.published.document) | {"number": 1})
+    forged = dumps(loads(town.processor.published.document) | {"number": 1})
     town.net.lies["/snapshot/1"] = lambda answer: httpx.Response(200, content=forged, headers=answer.headers)
     await tried(seen)
     document = await seen.twin(page)
@@ -469,7 +469,7 @@ MANY = 20_000
 
 def lengthened(town: Town, count: int, whole: Callable[[int], bool]) -> None:
     """So many publications more, as if a batch had been released for each: chained, and those that are read `whole`."""
-    last = town.learner.published
+    last = town.processor.published
     content = loads(last.document)
     stub = dict.fromkeys(content, "") | {"status": "running", "spent": content["spent"]}
     rows, previous = [], last.chain
@@ -482,10 +482,10 @@ def lengthened(town: Town, count: int, whole: Callable[[int], bool]) -> None:
         rows.append(
             (number, number - 1, 0, "released", text, signatures[0], previous, "{}", last.entries, signatures[1])
         )
-    with town.learner._database.transaction() as written:
+    with town.processor._database.transaction() as written:
         written.many("insert into releases values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
-    with town.learner._database.reading() as read:
-        town.learner.published = publication.read_publication_row(read)
+    with town.processor._database.reading() as read:
+        town.processor.published = publication.read_publication_row(read)
 
 
 @pytest.fixture(scope="module")
@@ -532,7 +532,7 @@ async def test_lines_of_history_agree_with_the_publications(long: Town) -> None:
     lines = await seen.watches[0].lines(-1, 5)
     assert [each["number"] for each in lines] == [0, 1, 2, 3, 4]
     assert [each["outcome"] for each in lines[:3]] == ["begun", "released", "released"]
-    with long.learner._database.reading() as rows:
+    with long.processor._database.reading() as rows:
         for each in [*lines, *(await seen.watches[0].lines(19_000, 1000))[-3:]]:
             found = publication.read_publication_row(rows, each["number"])
             content = loads(found.document)
@@ -550,7 +550,7 @@ async def test_lines_of_history_agree_with_the_publications(long: Town) -> None:
 
 def test_one_answer_reads_no_more_letters_than_its_bound(long: Town, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(publication, "_LETTERS", 100_000)
-    with long.learner._database.reading() as rows:
+    with long.processor._database.reading() as rows:
         first = publication.read_history(rows, -1, 1000, MANY + 9)
         texts = rows.execute("select document from releases where number < ? order by number", len(first))
         rest = publication.read_history(rows, first[-1]["number"], 3, MANY + 9)
@@ -563,7 +563,7 @@ def test_one_answer_reads_no_more_letters_than_its_bound(long: Town, monkeypatch
 def test_the_ledgers_summary_is_the_ledger_without_its_entries(tmp_path: Path) -> None:
     town = Town(tmp_path)
     town.play(80)
-    view, summary = town.learner.ledger_view(), town.learner.ledger_summary()
+    view, summary = town.processor.ledger_view(), town.processor.ledger_summary()
     assert view is not None
     assert summary is not None
     assert summary["spent"] == view["spent"]
@@ -574,7 +574,7 @@ def test_the_ledgers_summary_is_the_ledger_without_its_entries(tmp_path: Path) -
         each: events.count(each) for each in events
     }
     free = Town(tmp_path / "free", algorithm="LinTS", policy={"dim": 3, "horizon": 100, "batch": 20}, roles={})
-    assert free.learner.ledger_summary() is None
+    assert free.processor.ledger_summary() is None
 
     async def work() -> Any:
         seen = await Seen(town).look()

@@ -28,7 +28,7 @@ TEA = {"green": [0.9, 0.1, 1.0], "black": [0.1, 0.9, 1.0], "mint": [0.5, 0.2, 1.
 ROWS = np.array(list(TEA.values()))
 
 
-def said(task: Task, state: Any, number: int, **more: Any) -> VerifiedPublication:
+def verified_publication(task: Task, state: Any, number: int, **more: Any) -> VerifiedPublication:
     encoding = make_encoding()
     content = {
         "number": number,
@@ -93,7 +93,7 @@ def test_without_noise_sums_are_exact(name: str) -> None:
         state_of = bd.policies.LinTSRewards.init
         object.__setattr__(policy, "init", lambda *_: state_of(policy, arms.features))
     state, total, counts = played(policy, seed=1, batches=3)
-    reading = reader_for(task).read(said(task, state, 3), None)
+    reading = reader_for(task).read(verified_publication(task, state, 3), None)
     assert reading.users == 300
     assert reading.reward is not None
     assert reading.reward.value == pytest.approx(total, rel=1e-9)
@@ -116,7 +116,7 @@ def test_without_noise_sums_are_exact(name: str) -> None:
 def test_arms_with_parameters_of_their_own_are_read_one_by_one() -> None:
     task, _ = a_task(bd.LinTS(n_arms=3, features=2, horizon=400, batch=100, privacy=bd.none()), arms=["a", "b", "c"])
     state, total, counts = played(task.policy, seed=2, batches=2)
-    reading = reader_for(task).read(said(task, state, 2), None)
+    reading = reader_for(task).read(verified_publication(task, state, 2), None)
     assert reading.reward is not None
     assert reading.reward.value == pytest.approx(total)
     assert [each.band.value for each in reading.plays] == pytest.approx(counts.tolist())
@@ -142,7 +142,7 @@ def test_the_band_covers_two_standard_deviations_of_the_noise(name: str) -> None
     wide = []
     for seed in range(RUNS):
         (first, early, _), (state, total, counts) = stages(task.policy, seed=seed, batches=2)
-        before, reading = (reader.read(said(task, each, 1), None) for each in (first, state))
+        before, reading = (reader.read(verified_publication(task, each, 1), None) for each in (first, state))
         assert reading.reward is not None
         assert before.reward is not None
         assert reading.reward.half is not None
@@ -158,12 +158,12 @@ def test_the_band_covers_two_standard_deviations_of_the_noise(name: str) -> None
 def test_sums_that_reports_do_not_hold_are_not_shown() -> None:
     task, _ = a_task(bd.LinTS(dim=3, horizon=400, batch=100, privacy=bd.none()))
     reader = reader_for(task)
-    reading = reader.read(said(task, task.policy.init(), 0), None)
+    reading = reader.read(verified_publication(task, task.policy.init(), 0), None)
     assert (reading.reward, reading.regret, reading.plays) == (None, None, ())
     assert "do not determine" in reader.notes.reward
     assert "only the device sees" in reader.notes.regret
     intercept, _ = a_task(bd.LinTS(dim=3, horizon=400, batch=100, intercept=True, privacy=bd.none()))
-    reading = reader_for(intercept).read(said(intercept, intercept.policy.init(), 0), None)
+    reading = reader_for(intercept).read(verified_publication(intercept, intercept.policy.init(), 0), None)
     assert reading.reward == ValueBand(value=0.0, half=0.0)
     assert reading.regret is None
 
@@ -174,12 +174,16 @@ def test_uncertainty_of_theta_is_the_posteriors_and_the_confidence_sets() -> Non
         policy = bd.LinTS(dim=3, horizon=400, batch=100, alpha=alpha, privacy=bd.shuffle(epsilon=2.0, delta=1e-4))
         task, _ = a_task(policy)
         state, _, _ = played(task.policy, seed=3)
-        halves.append([each.band.half for each in reader_for(task).read(said(task, state, 1), None).theta])
+        halves.append(
+            [each.band.half for each in reader_for(task).read(verified_publication(task, state, 1), None).theta]
+        )
     assert halves[0] == pytest.approx(halves[1])
     for width in (0.2, 1.0):
         task, _ = a_task(bd.LinUCB(dim=3, horizon=400, batch=100, width=width, confidence="lemma", privacy=bd.none()))
         state, _, _ = played(task.policy, seed=3)
-        halves.append([each.band.half for each in reader_for(task).read(said(task, state, 1), None).theta])
+        halves.append(
+            [each.band.half for each in reader_for(task).read(verified_publication(task, state, 1), None).theta]
+        )
     assert halves[2] == pytest.approx(halves[3])
 
 
@@ -193,7 +197,7 @@ def history(task: Task, world: Any, number: int) -> list[PublicationReading]:
         episode = policy.episode(state)
         assigned = {"arms": episode.arms.tolist(), "plays": episode.plays.tolist(), "in_turn": episode.in_turn}
         batch = {"epoch": place, "episode": place, "slots": episode.users, "rounds": [], "clients": False, **assigned}
-        now = said(task, state, place, batches=[batch])
+        now = verified_publication(task, state, place, batches=[batch])
         found.append(reader.read(now, before))
         before = now, found[-1]
         arms = episode.arms_at(np.arange(episode.users))
@@ -221,7 +225,7 @@ def test_arms_without_features_are_read_from_sums_and_plans() -> None:
     assert abs(last.reward.value - 0.8 * (last.users or 0)) < 0.4 * (last.users or 0)
     assert [each.users for each in episodes] == sorted(each.users or 0 for each in episodes)
     assert max(last.theta, key=lambda each: each.band.value).name == "c"
-    alone = reader_for(task).read(said(task, task.policy.init(), 5), None)
+    alone = reader_for(task).read(verified_publication(task, task.policy.init(), 5), None)
     assert alone.reward is None  # what was before it was not read
     for name, budget in (("UCB1", {}), ("LDP-UCB", {"epsilon": 3.0})):
         task, _ = a_task(bd.make(name, n_arms=3, horizon=300, **budget), arms=["a", "b", "c"])
@@ -255,7 +259,7 @@ def test_every_deployable_policy_can_be_read() -> None:
         except Exception:  # one that cannot be deployed
             continue
         try:
-            reader_for(task).read(said(task, state, 0), None)
+            reader_for(task).read(verified_publication(task, state, 0), None)
         except Exception as error:
             unreadable.append((name, repr(error)))
     assert unreadable == []
@@ -265,6 +269,6 @@ def test_a_task_with_a_schema_names_its_features(tmp_path: Path) -> None:
     policy = {"n_arms": 2, "features": 2, "horizon": 100, "epsilon": 5.0, "delta": 1e-3, "batch": 40}
     schema = {"age": [0, 110], "weight": [30, 160]}
     town = Town(tmp_path, arms={"names": ["a", "b"]}, schema=schema, policy=policy)
-    reading = reader_for(town.task).read(VerifiedPublication(content=loads(town.learner.published.document)), None)
+    reading = reader_for(town.task).read(VerifiedPublication(content=loads(town.processor.published.document)), None)
     wanted = [f"{arm}: {name}" for arm in "ab" for name in ("age", "weight", "constant")]
     assert [each.name for each in reading.theta] == wanted

@@ -86,11 +86,11 @@ class Town:
         own = {role: replace(each, seal=each.seal or sealing_key()[0]) for role, each in self.secrets.items()}
         folder.mkdir(parents=True, exist_ok=True)
         self.inside = Inside(self.task, own, folder)
-        self.learner = self.inside.learner
+        self.processor = self.inside.processor
         self.net = Net()
         log = EventLog("town", stream=io.StringIO())
         reports = CollectorRoutes(self.inside.collector, self.task.id, CollectorRegistry())
-        analyzer = AnalyzerRoutes(self.learner, self.learner._database, log)
+        analyzer = AnalyzerRoutes(self.processor, self.processor._database, log)
         routes = [*analyzer.routes, *(reports.routes if self.task.mixers == 0 else [])]
         self.net.apps[ROLES["analyzer"]] = _app("analyzer", routes, self.secrets["analyzer"].token, log)
         self.net.apps[ROLES["registrar"]] = _app("registrar", [], self.secrets["registrar"].token, log)

@@ -119,7 +119,7 @@ def headers_of(given: SignedPublication) -> dict[str, str]:
 
 
 class Inside:
-    """Collector and learner, called by hand."""
+    """Collector and processor, called by hand."""
 
     def __init__(self, task: Task, secrets_: dict[str, Secrets], folder: Path) -> None:
         self.task, own = task, secrets_["analyzer"]
@@ -131,14 +131,14 @@ class Inside:
         self.notary = Notary(notary, **make_notary(task, secrets_["registrar"]))
         self.away = False  # the registrar
         signing = partial(sign, own.sign, task.id)
-        self.learner = BatchProcessor(rows, task, sign=signing, opener=Opener(own.seal), witness=self.witness)
-        self.learner.settle()
+        self.processor = BatchProcessor(rows, task, sign=signing, opener=Opener(own.seal), witness=self.witness)
+        self.processor.settle()
         kept = open_database(str(folder / "shuffler.db"), role="shuffler", schema=collector.SCHEMA)
         self.name = "shuffler" if task.mixers else "analyzer"
         self.collector = Collector(
             kept, task_id=task.id, task=task.digest, key=self.keys[COLLECTOR], grace=0.0, answered=True, name=self.name
         )
-        self.collector.plan(self.learner.now.batches, self.learner.running)
+        self.collector.plan(self.processor.now.batches, self.processor.running)
 
     def witness(self, content: bytes) -> tuple[int, Any]:
         if self.away:
@@ -147,7 +147,7 @@ class Inside:
 
     def publication(self, after: int | None, wait: float) -> SignedPublication | None:
         self.pump()
-        published = self.learner.published
+        published = self.processor.published
         assert published is not None
         return None if after is not None and published.number <= after else shown(published)
 
@@ -160,7 +160,7 @@ class Inside:
 
     def tagged(self, report: TaggedReport) -> bytes:
         """Return a report with the tag of its ticket."""
-        plan = next((each.digest for each in self.learner.now.batches if each.epoch == report.epoch), bytes(32))
+        plan = next((each.digest for each in self.processor.now.batches if each.epoch == report.epoch), bytes(32))
         parts = {name: getattr(report, name) for name in ("slot", "epoch", "version", "key_id", "body")}
         key = self._tickets[COLLECTOR].key(report.epoch, report.slot)
         return TaggedReport.make(key, plan, round_=report.round, **parts).to_bytes()
@@ -172,7 +172,7 @@ class Inside:
     def pump(self) -> None:
         self.collector.close_due()
         for closed in self.collector.waiting():
-            taken = self.learner.take(closed.share, self.name, closed.epoch, closed.round)
+            taken = self.processor.take(closed.share, self.name, closed.epoch, closed.round)
             assert taken.receipt is not None
             self.collector.receipted(closed.epoch, closed.round, taken.receipt)
-        self.collector.plan(self.learner.now.batches, self.learner.running)
+        self.collector.plan(self.processor.now.batches, self.processor.running)

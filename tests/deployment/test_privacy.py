@@ -40,12 +40,12 @@ def after_one_batch(folder: Path, name: str = "LinTS-CSDP") -> Inside:
     policy, env, arms, _ = case(name)
     task, secrets = a_task(policy, arms=arms)
     inside = Inside(task, secrets, folder)
-    slots = inside.learner.now.batches[0].slots
+    slots = inside.processor.now.batches[0].slots
     SimulatedUsers(task, inside, env, rounds=slots, concurrency=1, wait=20.0).run()
     return inside
 
 
-def said(inside: Inside, batch: Batch, own: Any, version: int, body: int) -> tuple[int, str]:
+def submit_report(inside: Inside, batch: Batch, own: Any, version: int, body: int) -> tuple[int, str]:
     """Return the collector's answer to a report of equal numbers."""
     content = np.full(batch.rounds[0].parts[0].length, body).astype("<u4").tobytes()
     report = TaggedReport.make(
@@ -66,7 +66,7 @@ def alone(inside: Inside, batch: Batch) -> None:
 
 def test_levels_that_are_not_full_stay_with_the_shuffler(tmp_path: Path) -> None:
     inside = after_one_batch(tmp_path)
-    evil = smaller(inside.learner.now.batches[0], epoch=9)
+    evil = smaller(inside.processor.now.batches[0], epoch=9)
     with inside.collector._database.transaction() as rows:  # the batches between were added, as far as it knows
         rows.execute("insert into batches values (8, 0, 'receipted', 0, null, '{}')")
     inside.collector.plan((evil,), (9, 0))
@@ -88,7 +88,7 @@ def test_levels_that_are_not_full_stay_with_the_helper(tmp_path: Path) -> None:
 @pytest.mark.parametrize("used", [0, 1, 2])
 def test_a_batch_is_not_announced_twice(used: int, tmp_path: Path) -> None:
     inside = after_one_batch(tmp_path, "LinTS-SDP")
-    first, second = inside.learner.now.batches
+    first, second = inside.processor.now.batches
     assert (first.epoch, second.epoch) == (1, 2)
     inside.collector.plan((), (0, 0))
     with pytest.raises(BandannaError, match="has gone back"):
@@ -101,13 +101,13 @@ def test_rows_that_are_public_leave_the_shuffler_without_their_order(tmp_path: P
     policy, env, arms, _ = case("LinTS-SDP-rewards")
     task, secrets = a_task(policy, arms=arms, seed=None)
     inside, seen = Inside(task, secrets, tmp_path), list[bytes]()
-    take, slots = inside.learner.take, inside.learner.now.batches[0].slots
+    take, slots = inside.processor.take, inside.processor.now.batches[0].slots
 
     def seeing(share: bytes, *rest: Any) -> Any:
         seen.append(share)
         return take(share, *rest)
 
-    inside.learner.take = seeing  # type: ignore[method-assign,assignment]
+    inside.processor.take = seeing  # type: ignore[method-assign,assignment]
     SimulatedUsers(task, inside, env, rounds=slots, concurrency=1, wait=20.0).run()
     (view,) = make_mixer_encoding().loads(loads(seen[0])["parts"][1])
     rows = [row.astype("<i8").tobytes() for row in view.numbers]
@@ -120,7 +120,7 @@ def test_a_sealed_report_that_is_none_does_not_stop_a_batch(tmp_path: Path) -> N
     policy, env, arms, _ = case("LinUCB-SDP-Amp")
     task, secrets = a_task(policy, arms=arms)
     inside = Inside(task, secrets, tmp_path)
-    batch, upload = inside.learner.now.batches[0], inside.upload
+    batch, upload = inside.processor.now.batches[0], inside.upload
     nonsense = [bytes(batch.rounds[0].size)]
 
     def hostile(reports: Any) -> Any:
@@ -129,20 +129,20 @@ def test_a_sealed_report_that_is_none_does_not_stop_a_batch(tmp_path: Path) -> N
 
     inside.upload = hostile  # type: ignore[method-assign]
     SimulatedUsers(task, inside, env, rounds=batch.slots, concurrency=1, wait=20.0).run()
-    assert inside.learner.running == (1, 0)
+    assert inside.processor.running == (1, 0)
 
 
 def test_the_answer_to_a_zero_report_does_not_depend_on_final_reports(tmp_path: Path) -> None:
     policy, _, arms, _ = case("LinTS-SDP")
     inside = Inside(*a_task(policy, arms=arms), tmp_path)
-    batch = inside.learner.now.batches[0]
+    batch = inside.processor.now.batches[0]
     one, other = inside.tickets(["one", "other"], batch.epoch)
     middle = make_mixer_encoding().loads(batch.rounds[0].parts[0].mixer or "").noise.trials // 2
-    assert said(inside, batch, one, ZERO, middle) == (0, "")
-    assert said(inside, batch, other, ZERO, middle) == (1, "")
-    assert said(inside, batch, one, FINAL, middle + 1) == (0, "")
-    assert [said(inside, batch, each, ZERO, middle + 2)[1] for each in (one, other)] == ["", ""]
-    assert said(inside, batch, one, FINAL, middle + 2)[1] == "other"
+    assert submit_report(inside, batch, one, ZERO, middle) == (0, "")
+    assert submit_report(inside, batch, other, ZERO, middle) == (1, "")
+    assert submit_report(inside, batch, one, FINAL, middle + 1) == (0, "")
+    assert [submit_report(inside, batch, each, ZERO, middle + 2)[1] for each in (one, other)] == ["", ""]
+    assert submit_report(inside, batch, one, FINAL, middle + 2)[1] == "other"
 
 
 def test_a_refusal_by_the_server_of_the_local_model_counts_as_a_participation(tmp_path: Path) -> None:
@@ -161,6 +161,6 @@ def test_a_refusal_by_the_server_of_the_local_model_counts_as_a_participation(tm
 
 def test_a_stream_with_missing_batches_does_not_continue(tmp_path: Path) -> None:
     inside = after_one_batch(tmp_path)
-    (_, second) = inside.learner.now.batches
+    (_, second) = inside.processor.now.batches
     with pytest.raises(BandannaError, match="restore the database"):
         inside.collector.plan((second,), (second.epoch, 0))

@@ -140,7 +140,7 @@ def test_an_exported_task_is_found(tmp_path: Path) -> None:
     inside = Inside(task, secrets, tmp_path / "roles")
     SimulatedUsers(task, inside, bd.environments.LinearContextual(dim=2, n_arms=3), rounds=20).run()
     inside.pump()
-    with inside.learner._database.reading() as rows:
+    with inside.processor._database.reading() as rows:
         published = [publication.read_publication_row(rows, number) for number in range(2)]
     folder = tmp_path / "exported"
     (folder / "publications").mkdir(parents=True)

@@ -29,7 +29,7 @@ POLICY = {"dim": 2, "horizon": 60, "epsilon": 5.0, "delta": 1e-3, "batch": 20}
 
 
 class Analyzer:
-    """The learner of a task without sockets, behind the routes of an analyzer; `replaced` are its lies."""
+    """The processor of a task without sockets, behind the routes of an analyzer; `replaced` are its lies."""
 
     def __init__(self, task: Task, inside: Inside, secrets: dict[str, Secrets]) -> None:
         self.task, self.inside = task, inside
@@ -48,11 +48,11 @@ class Analyzer:
             return self.replaced[path]
         if path == "/task":
             return SignedPublication(self.task.document, "", "")
-        head, learner = f"/tasks/{self.task.id}", self.inside.learner
+        head, processor = f"/tasks/{self.task.id}", self.inside.processor
         if path == f"{head}/ledger":
-            return SignedPublication(dumps({"task": self.task.id, "ledger": learner.ledger_view()}), "", "")
+            return SignedPublication(dumps({"task": self.task.id, "ledger": processor.ledger_view()}), "", "")
         number = None if path == f"{head}/snapshot" else int(path.removeprefix(f"{head}/snapshot/"))
-        with learner._database.reading() as rows:
+        with processor._database.reading() as rows:
             return shown(publication.read_publication_row(rows, number))
 
 
@@ -98,7 +98,7 @@ def test_everything_public_is_exported_and_can_be_checked_without_the_analyzer(
     assert task.id == analyzer.task.id
     assert [each.number for each in kept] == list(range(made.newest.number + 1))
     assert made.fresh == len(kept) >= 3
-    assert kept[-1].chain == analyzer.inside.learner.published.chain
+    assert kept[-1].chain == analyzer.inside.processor.published.chain
     ledger = json.loads((out / "ledger.json").read_text())["ledger"]
     assert ledger["spent"] == kept[-1].content["spent"] == made.newest.content["spent"]
     assert len(ledger["entries"]) == 2
@@ -127,7 +127,7 @@ def test_an_interrupted_export_is_completed(analyzer: Analyzer, tmp_path: Path) 
     assert export_task(analyzer.url, out).fresh >= 2
 
 
-def said(analyzer: Analyzer, document: bytes) -> SignedPublication:
+def sign_publication(analyzer: Analyzer, document: bytes) -> SignedPublication:
     return signed(analyzer.task.id, analyzer.secrets, document)
 
 
@@ -140,14 +140,14 @@ def lie(analyzer: Analyzer, number: int, change: Any) -> None:
 def test_lies_of_an_analyzer_are_refused(analyzer: Analyzer, tmp_path: Path) -> None:
 
     def other_chain(true: SignedPublication) -> SignedPublication:
-        return said(analyzer, dumps({**loads(true.document), "previous": encode_base64url(bytes(32))}))
+        return sign_publication(analyzer, dumps({**loads(true.document), "previous": encode_base64url(bytes(32))}))
 
     first = analyzer.answer(f"/tasks/{analyzer.task.id}/snapshot/0")
     cases: list[tuple[Any, str]] = [
         (lambda true: true._replace(document=true.document.replace(b"running", b"RUNNING")), "has not signed"),
         (lambda true: first, "publication 0 where 1 belongs"),
         (other_chain, "does not follow the one before it"),
-        (lambda true: said(analyzer, true.document + b" "), "canonical"),
+        (lambda true: sign_publication(analyzer, true.document + b" "), "canonical"),
         (lambda true: true._replace(cosignature=""), "publication 1 is not cosigned by the task's registrar"),
         (lambda true: true._replace(cosignature=first.cosignature), "publication 1 is not cosigned"),
     ]
@@ -167,15 +167,15 @@ def test_an_analyzer_that_has_gone_back_is_noticed(analyzer: Analyzer, tmp_path:
     analyzer.replaced[f"{head}/snapshot"] = older
     with pytest.raises(BandannaError, match="gone back to publication 1"):
         export_task(analyzer.url, out)
-    last = analyzer.inside.learner.published
+    last = analyzer.inside.processor.published
     content = dumps({**loads(last.document), "spent": 0.0})
-    analyzer.replaced[f"{head}/snapshot"] = said(analyzer, content)
+    analyzer.replaced[f"{head}/snapshot"] = sign_publication(analyzer, content)
     with pytest.raises(BandannaError, match="shows different histories"):
         export_task(analyzer.url, out)
 
 
 def test_a_ledger_that_contradicts_the_signed_sum_is_refused(analyzer: Analyzer, tmp_path: Path) -> None:
-    view = analyzer.inside.learner.ledger_view()
+    view = analyzer.inside.processor.ledger_view()
     assert view is not None
     false = dumps({"task": analyzer.task.id, "ledger": {**view, "spent": 0.1}})
     analyzer.replaced[f"/tasks/{analyzer.task.id}/ledger"] = SignedPublication(false, "", "")
@@ -216,7 +216,7 @@ def test_another_task_is_not_mixed_in(analyzer: Analyzer, tmp_path: Path) -> Non
 def test_how_far_a_task_is_can_be_seen(analyzer: Analyzer, tmp_path: Path) -> None:
     now = fetch_progress(analyzer.task, analyzer.url)
     assert now is not None
-    published = loads(analyzer.inside.learner.published.document)
+    published = loads(analyzer.inside.processor.published.document)
     assert now == {
         "status": "running", "publication": published["number"], "epoch": 2, "round": 0, "spent": published["spent"]
     }  # fmt: skip
@@ -225,7 +225,7 @@ def test_how_far_a_task_is_can_be_seen(analyzer: Analyzer, tmp_path: Path) -> No
     )
     assert "Nothing more" in describe_progress({**now, "status": "finished", "spent": None})
     assert fetch_progress(analyzer.task, str(tmp_path)) is None
-    analyzer.replaced[f"/tasks/{analyzer.task.id}/snapshot"] = shown(analyzer.inside.learner.published)._replace(
+    analyzer.replaced[f"/tasks/{analyzer.task.id}/snapshot"] = shown(analyzer.inside.processor.published)._replace(
         signature="forged"
     )
     with pytest.raises(BandannaError, match=r"does not report the progress of the task: .*has not signed"):

@@ -51,7 +51,7 @@ class Analyzer(ThreadingHTTPServer):
 
     def __init__(self, port: int) -> None:
         super().__init__(("127.0.0.1", port), Asked)
-        self.learner: BatchProcessor
+        self.processor: BatchProcessor
         self.shares: list[dict[str, Any]] = []
 
 
@@ -62,7 +62,7 @@ class Asked(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         if "/shares/" in self.path:
             return self._say(404, b"{}")
-        published = self.server.learner.published
+        published = self.server.processor.published
         after = self.path.partition("after=")[2].partition("&")[0]
         if after and published.number <= int(after):
             return self._say(204, b"")
@@ -71,7 +71,7 @@ class Asked(BaseHTTPRequestHandler):
     def do_PUT(self) -> None:
         content = self.rfile.read(int(self.headers["Content-Length"]))
         self.server.shares.append(loads(content))
-        taken = self.server.learner.take(content, "shuffler", 0, 0)
+        taken = self.server.processor.take(content, "shuffler", 0, 0)
         assert taken.receipt is not None
         self._say(taken.status, dumps({"receipt": loads(taken.receipt)}))
 
@@ -104,7 +104,7 @@ class Scene:
         self.rows = rows
         kept = open_database(str(folder / "registrar.db"), role="registrar", schema=registrar.SCHEMA)
         self.notary = Notary(kept, **make_notary(self.task, self.secrets["registrar"]))
-        self.analyzer.learner = _learner(rows, self.task, self.secrets["analyzer"], self._witness)
+        self.analyzer.processor = _processor(rows, self.task, self.secrets["analyzer"], self._witness)
         threading.Thread(target=self.analyzer.serve_forever, args=(0.05,), daemon=True).start()
         self.acknowledged: list[bytes] = []
         self.places: list[int] = []
@@ -134,7 +134,7 @@ class Scene:
 
     def request(self) -> tuple[bytes, bytes]:
         """A new person's slot, and the request with the report."""
-        slot, plan = secrets.token_bytes(SLOT), self.analyzer.learner.now.batches[0]
+        slot, plan = secrets.token_bytes(SLOT), self.analyzer.processor.now.batches[0]
         pair = self.secrets["shuffler"].ticket_key(self.task, COLLECTOR)
         key = TicketKeys(pair, self.task.digest, COLLECTOR).key(0, slot)
         (part,) = plan.rounds[0].parts
@@ -171,7 +171,7 @@ class Scene:
         self.rows.close()
 
 
-def _learner(rows: Any, task: Task, own: Secrets, notary: Any) -> BatchProcessor:
+def _processor(rows: Any, task: Task, own: Secrets, notary: Any) -> BatchProcessor:
     made = BatchProcessor(rows, task, sign=partial(sign, own.sign, task.id), opener=None, witness=notary)
     made.settle()
     return made

@@ -307,7 +307,7 @@ def test_requests_do_not_depend_on_features_or_rewards(name: str, tmp_path: Path
     town, encoding = Town(policy, tmp_path, arms=arms), make_encoding()
     accomplice(town)
     dim, rng = int(policy.dim), np.random.default_rng(1)
-    published = loads(town.inside.learner.published.document)
+    published = loads(town.inside.processor.published.document)
     state = encoding.loads(simulated(policy, env, rounds).state)
     episode = policy.episode(state)
     assert episode is not None
@@ -337,7 +337,7 @@ def test_requests_of_later_rounds_do_not_depend_on_features_or_rewards(tmp_path:
     policy, _, arms, _ = case("GLM-SDP")
     town, rng = Town(policy, tmp_path, arms=arms), np.random.default_rng(2)
     accomplice(town)
-    published = loads(town.inside.learner.published.document)
+    published = loads(town.inside.processor.published.document)
     rounds: dict[int, list[dict[str, Any]]] = {}
     for content in contents(policy, [policy.init(None)], 1, town.task):
         rounds.setdefault(content["round"], []).append(content)
@@ -546,7 +546,7 @@ def test_a_device_goes_back_to_no_older_key_of_the_helper(back: str, tmp_path: P
     town = Town(POLICY, tmp_path, mixers=2)
     keys = partial(sign, town.secrets["helper"].sign, town.task.id)
     old, new = (write_seal_key(number, sealing_key()[1], keys) for number in (1, 2))
-    content = loads(town.inside.learner.published.document)
+    content = loads(town.inside.processor.published.document)
     town.replayed = first = published(town, {**content, "helper": new}, 0, "")
     town.session(tmp_path / "outbox.db", user="first").act(ARMS)
     sent, asked = len(town.bodies), len(town.tickets)
@@ -571,7 +571,7 @@ def published(town: Town, content: dict[str, Any], number: int, previous: str) -
 def test_a_fork_after_the_pinned_publication_is_refused(missed: int, forks: bool, tmp_path: Path) -> None:
     town = Town(POLICY, tmp_path)
     town.session(tmp_path / "outbox.db", user="a").act(ARMS)
-    content = loads(town.inside.learner.published.document)
+    content = loads(town.inside.processor.published.document)
     first = dumps({**content, "state": "another"} if forks else content)
     documents, chain = [first], chain_document("", first)
     for number in range(1, missed + 2):
@@ -602,12 +602,12 @@ def test_links_are_the_hashes_that_the_chain_is_made_of(tmp_path: Path) -> None:
     town = Town(POLICY, tmp_path)
     town.session(tmp_path / "outbox.db", user="first").act(ARMS)
     for _ in range(3):
-        for _ in range(16 if town.inside.learner.published.number else 15):
+        for _ in range(16 if town.inside.processor.published.number else 15):
             other = town.session()
             other.report(other.act(ARMS), 1.0)
         town.inside.collector._answered = False  # by the clock
         town.inside.pump()
-    assert town.inside.learner.published.number == 3
+    assert town.inside.processor.published.number == 3
     asked = watched(town)
     assert town.session(tmp_path / "outbox.db", user="second").act(ARMS).publication == 3
     assert [path for _, path in asked][:2] == ["snapshot", "links/0"]

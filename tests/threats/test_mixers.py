@@ -124,19 +124,19 @@ class Deployed(Inside):
 
     @property
     def batch(self) -> Batch:
-        return self.learner.now.batches[0]
+        return self.processor.now.batches[0]
 
     @property
     def seal_key(self) -> tuple[int, str]:
         """Number and public key for which devices seal, by the newest publication."""
-        return seal_key_of(self.task, loads(self.learner.published.document))
+        return seal_key_of(self.task, loads(self.processor.published.document))
 
     def given(self, count: int, who: str = "person") -> list[Ticket]:
         wishes = [{"user": f"{who} {number}", "epoch": self.batch.epoch} for number in range(count)]
         return [ticket_from_plain(each) for each in self.registrar.tickets(wishes)]
 
     def body(self, ticket: Ticket) -> bytes:
-        return body_of(self.task, loads(self.learner.published.document), ticket)
+        return body_of(self.task, loads(self.processor.published.document), ticket)
 
     def counts(self, ticket: Ticket, body: bytes) -> list[int]:
         asked = self.batch.rounds[0]
@@ -151,8 +151,8 @@ class Deployed(Inside):
         batch = self.batch
         job, share, signed = forged(self.task, self.own, batch, entries, shares)
         _, added = self.helper.job(job, signed("job", job), epoch=batch.epoch, round_=0)
-        assert self.learner.take(added, "helper", batch.epoch, 0).status == 202
-        return loads(added), self.learner.take(share, "shuffler", batch.epoch, 0).status
+        assert self.processor.take(added, "helper", batch.epoch, 0).status == 202
+        return loads(added), self.processor.take(share, "shuffler", batch.epoch, 0).status
 
 
 class Processes:
@@ -227,8 +227,8 @@ def keys_of(task: Task, own: Secrets) -> list[TicketKeys]:
 
 def unharmed(place: Deployed, before: Any) -> None:
     """Nothing was released, and the public state is as it was."""
-    assert loads(place.learner.published.document)["state"] == before
-    with place.learner._database.reading() as rows:
+    assert loads(place.processor.published.document)["state"] == before
+    with place.processor._database.reading() as rows:
         outcomes = {outcome for (outcome,) in rows.execute("select outcome from releases")}
     assert outcomes == {"begun", "burned"}
 
@@ -238,7 +238,7 @@ def test_with_all_secrets_of_a_shuffler_no_job_of_invented_people_passes(tmp_pat
     nothing is released.
     """
     place = Deployed(tmp_path)
-    before = loads(place.learner.published.document)["state"]
+    before = loads(place.processor.published.document)["state"]
     tries = keys_of(place.task, place.own)
     made = []
     for number in range(PEOPLE):
@@ -252,7 +252,7 @@ def test_with_all_secrets_of_a_shuffler_no_job_of_invented_people_passes(tmp_pat
 
 def test_one_real_person_among_invented_ones_is_not_isolated(tmp_path: Path) -> None:
     place = Deployed(tmp_path)
-    before = loads(place.learner.published.document)["state"]
+    before = loads(place.processor.published.document)["state"]
     (victim,) = place.given(1)
     body, asked = place.body(victim), place.batch.rounds[0]
     made = [invented(place, (slot := secrets.token_bytes(16)), slot) for _ in range(PEOPLE - 1)]
@@ -268,7 +268,7 @@ def test_a_shuffler_cannot_replace_the_other_peoples_seeds(tmp_path: Path) -> No
     people's: the total would be one person's counts, exactly. The helper adds nothing and nothing is released.
     """
     place = Deployed(tmp_path)
-    before = loads(place.learner.published.document)["state"]
+    before = loads(place.processor.published.document)["state"]
     tickets, asked = place.given(PEOPLE), place.batch.rounds[0]
     bodies = [place.body(each) for each in tickets]
     tries = keys_of(place.task, place.own)
@@ -331,7 +331,7 @@ def test_an_analyzer_publishes_no_key_that_the_helper_has_not_signed(tmp_path: P
         task_id=place.task.id, epoch=0, round_=0, mixer="helper", count=0, checksum="", bad=0, parts=[], key=told
     )
     with pytest.raises(BandannaError, match="has not signed"):
-        place.learner.take(share, "helper", 0, 0)
+        place.processor.take(share, "helper", 0, 0)
 
 
 def test_a_shuffler_never_sees_the_helpers_key_of_a_ticket(tmp_path: Path) -> None:
@@ -471,7 +471,7 @@ class Lying:
 
 def lies(town: Town) -> list[tuple[int, bytes]]:
     """Answers without a receipt of this round that the analyzer has signed."""
-    published = town.alive["analyzer"]["learner"].published
+    published = town.alive["analyzer"]["processor"].published
     document = loads(published.document)
     plain = {"task": town.task.id, "epoch": 0, "round": 0, "number": 1, "chain": "c", "outcome": "released"}
     strange = {**plain, "signature": sign(signing_key()[0], town.task.id, "receipt", dumps(plain))}
@@ -507,8 +507,8 @@ def test_a_shuffler_hears_that_its_round_is_over_with_other_totals(tmp_path: Pat
         ((share,),) = rows.execute("select share from batches")
         other = dumps({**loads(share), "bad": 0, "checksum": "0" * 64}).decode()
         rows.execute("update batches set share = ?", other)
-    learner = town.alive["analyzer"]["learner"]
-    assert learner.take(share.encode(), "shuffler", 0, 0).status == 201
+    processor = town.alive["analyzer"]["processor"]
+    assert processor.take(share.encode(), "shuffler", 0, 0).status == 201
     town.step("shuffler")
     with town.alive["shuffler"]["rows"].reading() as rows:
         ((state, kept),) = rows.execute("select state, receipt from batches where epoch = 0")
@@ -553,15 +553,15 @@ def test_views_that_no_mixer_forwards_burn_their_batch(name: str, tmp_path: Path
         folder = tmp_path / str(number)
         folder.mkdir()
         inside = Inside(task, roles, folder)
-        batch, state = inside.learner.now.batches[0], loads(inside.learner.published.document)["state"]
+        batch, state = inside.processor.now.batches[0], loads(inside.processor.published.document)["state"]
         share = write_share(
             task_id=task.id, epoch=0, round_=0, mixer="shuffler", count=batch.slots, checksum="", bad=0,
             parts=[make_mixer_encoding().dumps(views(batch, part)) for part in batch.rounds[0].parts],
         )  # fmt: skip
-        taken = inside.learner.take(share, "shuffler", 0, 0)
+        taken = inside.processor.take(share, "shuffler", 0, 0)
         assert taken.status == 422
         assert taken.receipt is not None
         assert loads(taken.receipt)["outcome"] == "burned"
-        after = loads(inside.learner.published.document)
+        after = loads(inside.processor.published.document)
         assert after["state"] == state
         assert after["epoch"] > 0 or after["status"] == "exhausted"

@@ -51,7 +51,7 @@ KINDS = ["central", "one mixer", "two mixers", "tree", "rounds"]
 
 def _asked(town: Town, *paths: str) -> list[httpx.Response]:
     parts = town.alive["analyzer"]
-    routes = AnalyzerRoutes(parts["learner"], parts["rows"], EventLog("analyzer", stream=io.StringIO()))
+    routes = AnalyzerRoutes(parts["processor"], parts["rows"], EventLog("analyzer", stream=io.StringIO()))
 
     async def nothing() -> None:
         return None
@@ -78,9 +78,9 @@ def test_nothing_is_shown_before_the_registrar_has_cosigned_it(kind: str, tmp_pa
         people.come(final=True)
     town.kill("registrar")
     work(town, 4)
-    learner = town.alive["analyzer"]["learner"]
-    assert learner.pending is not None
-    assert (learner.pending.number, learner.number) == (1, 0)
+    processor = town.alive["analyzer"]["processor"]
+    assert processor.pending is not None
+    assert (processor.pending.number, processor.number) == (1, 0)
     paths = ["/snapshot", "/snapshot/1", "/history", "/ledger", "/ledger/summary", "/snapshot?after=0"]
     newest, first, history, ledger, summary, waited = _asked(town, *paths)
     assert newest.json()["number"] == 0
@@ -88,10 +88,10 @@ def test_nothing_is_shown_before_the_registrar_has_cosigned_it(kind: str, tmp_pa
     assert (history.json()["newest"], len(history.json()["lines"])) == (0, 1)
     assert ledger.json()["ledger"]["entries"] == []
     assert (summary.json()["ledger"]["entries"], summary.json()["ledger"]["spent"]) == (0, newest.json()["spent"])
-    (receipt,) = _asked(town, f"/batches/0.0/shares/{learner.mixers[-1]}/{digest(b'any')}")
+    (receipt,) = _asked(town, f"/batches/0.0/shares/{processor.mixers[-1]}/{digest(b'any')}")
     assert (receipt.status_code, receipt.json()["reason"]) == (503, "unwitnessed")
     with pytest.raises(ShareRejected, match="cosigned"):
-        learner.receipt(0, 0)
+        processor.receipt(0, 0)
     town.start("registrar")
     work(town)
     newest, first, history, ledger, summary, waited = _asked(town, *paths)
@@ -130,9 +130,9 @@ def test_a_restored_analyzer_shows_no_second_release(kind: str, away: bool, tmp_
     work(town, 3)
     with suppress(RoleUnreachable):
         town.publication()
-    learner = town.alive["analyzer"]["learner"]
-    assert learner.rolled_back != away  # what nobody had been shown may be drawn again
-    if learner.rolled_back:
+    processor = town.alive["analyzer"]["processor"]
+    assert processor.rolled_back != away  # what nobody had been shown may be drawn again
+    if processor.rolled_back:
         refused = _asked(town, "/snapshot", "/snapshot/0", "/history", "/ledger", "/ledger/summary")
         assert {(each.status_code, each.json()["reason"]) for each in refused} == {(503, "rolled-back")}
     else:
@@ -148,18 +148,18 @@ def test_a_lagging_replica_shows_no_second_release(tmp_path: Path) -> None:
     shutil.copy(tmp_path / "analyzer.db", tmp_path / "replica.db")
     town.start("analyzer")
     town.step("analyzer")
-    learner = town.alive["analyzer"]["learner"]
+    processor = town.alive["analyzer"]["processor"]
     rows = open_database(str(tmp_path / "replica.db"), role="analyzer", schema=_SCRIPTS["analyzer"])
-    replica = BatchProcessor(rows, town.task, sign=learner._sign, opener=None, witness=learner._witness)
+    replica = BatchProcessor(rows, town.task, sign=processor._sign, opener=None, witness=processor._witness)
     assert replica.settle()
-    assert replica.published == learner.published  # both show the beginning
+    assert replica.published == processor.published  # both show the beginning
     for _ in range(4):
         people.come(final=True)
     shares: list[bytes] = []
-    take = learner.take
-    learner.take = lambda content, *where: shares.append(content) or take(content, *where)
+    take = processor.take
+    processor.take = lambda content, *where: shares.append(content) or take(content, *where)
     work(town)
-    assert learner.number == 1
+    assert processor.number == 1
     assert replica.take(shares[0], "analyzer", 0, 0).receipt is None
     assert replica.rolled_back
     assert replica.number == 0
@@ -199,8 +199,8 @@ def test_only_the_analyzers_own_signature_shows_that_it_was_restored(tmp_path: P
     """
     task, secrets = task_of("one mixer")
     inside = Inside(task, secrets, tmp_path)
-    learner, own = inside.learner, secrets["analyzer"].sign
-    first = loads(learner._told(learner.published))  # what the registrar has cosigned
+    processor, own = inside.processor, secrets["analyzer"].sign
+    first = loads(processor._told(processor.published))  # what the registrar has cosigned
     told = {"number": 7, "previous": "p", "chain": "c", "epoch": 7}
     invented: list[Any] = [
         None,
@@ -224,7 +224,7 @@ def test_only_the_analyzers_own_signature_shows_that_it_was_restored(tmp_path: P
     assert restarted.published is None
     restarted._witness = genuine
     assert restarted.settle()
-    assert restarted.published == learner.published
+    assert restarted.published == processor.published
 
 
 def _beside(
@@ -257,7 +257,7 @@ def test_devices_believe_no_publication_that_the_registrar_has_not_cosigned(tmp_
     reports nothing: when it has seen none, after an older one, and in a crowd.
     """
     town = Devices(POLICY, tmp_path)
-    first = shown(town.inside.learner.published)
+    first = shown(town.inside.processor.published)
     view = CurrentPublication.read(town.task, first)
     town.session(tmp_path / "outbox.db", user="a").act(ARMS)
     sent = len(town.bodies)
@@ -291,8 +291,8 @@ def test_a_shuffler_follows_no_publication_that_the_registrar_has_not_cosigned(t
 
 
 def _again(inside: Inside) -> BatchProcessor:
-    learner = inside.learner
-    return BatchProcessor(learner._database, inside.task, sign=learner._sign, opener=None, witness=inside.witness)
+    processor = inside.processor
+    return BatchProcessor(processor._database, inside.task, sign=processor._sign, opener=None, witness=inside.witness)
 
 
 def test_processes_show_no_second_release(tmp_path: Path, request: pytest.FixtureRequest) -> None:

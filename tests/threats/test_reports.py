@@ -56,7 +56,7 @@ def of(own: Collecting, number: int, **others: Any) -> TaggedReport:
     return tagged(TaggedReport.from_bytes(report(number, **others)), own.plans)
 
 
-def said(own: Collecting, *sent: TaggedReport) -> list[str]:
+def submit_reports(own: Collecting, *sent: TaggedReport) -> list[str]:
     """The reasons for which reports are refused; "" for what is kept."""
     (verdicts,) = own.collector.accept([join_reports([each.to_bytes() for each in sent])])
     return [each.reason for each in verdicts]
@@ -74,9 +74,9 @@ def test_a_flipped_bit_anywhere_in_a_report_is_no_ticket(tmp_path: Path) -> None
             changed[place] ^= 1 << bit
             flipped = TaggedReport.from_bytes(bytes(changed))
             known = flipped.epoch in [plan.epoch for plan in own.plans]
-            assert said(own, flipped) == ["ticket" if known else "early"], place
+            assert submit_reports(own, flipped) == ["ticket" if known else "early"], place
     assert own.rows() == []
-    assert said(own, TaggedReport.from_bytes(content)) == [""]
+    assert submit_reports(own, TaggedReport.from_bytes(content)) == [""]
 
 
 @pytest.mark.parametrize(
@@ -86,9 +86,9 @@ def test_a_flipped_bit_anywhere_in_a_report_is_no_ticket(tmp_path: Path) -> None
 def test_a_report_is_moved_nowhere(moved: dict[str, Any], tmp_path: Path) -> None:
     own = Collecting(str(tmp_path / "c.db"), rounds=2)
     made = [of(own, 1, round_=each, version=FINAL) for each in (0, 1)]
-    assert said(own, replace(made[0], **moved), made[1])[0] == "ticket"
+    assert submit_reports(own, replace(made[0], **moved), made[1])[0] == "ticket"
     assert own.rows() == []
-    assert said(own, *made) == ["", ""]
+    assert submit_reports(own, *made) == ["", ""]
 
 
 def test_a_report_counts_under_its_own_plan_alone(tmp_path: Path) -> None:
@@ -99,22 +99,22 @@ def test_a_report_counts_under_its_own_plan_alone(tmp_path: Path) -> None:
     plan = own.plans[0]
     other = replace(plan, slots=100 * SLOTS)
     made = tagged(TaggedReport.from_bytes(report(1)), [other])
-    assert said(own, made) == ["ticket"]
+    assert submit_reports(own, made) == ["ticket"]
     both = int.from_bytes(other.digest[:16]) ^ int.from_bytes(plan.digest[:16])
     rebound = replace(
         made, tag=(int.from_bytes(made.tag) ^ both).to_bytes(16)
     )  # which was enough where plans were XORed
-    assert said(own, rebound) == ["ticket"]
+    assert submit_reports(own, rebound) == ["ticket"]
     assert own.rows() == []
 
 
 def test_a_report_that_was_seen_makes_no_other(tmp_path: Path) -> None:
     own = Collecting(str(tmp_path / "c.db"))
     zero, final = of(own, 1, version=ZERO), of(own, 1, value=101)
-    assert said(own, zero) == [""]
+    assert submit_reports(own, zero) == [""]
     for tag in (zero.tag, final.tag, bytes(16)):
-        assert said(own, replace(final, body=bytes(len(final.body)), tag=tag)) == ["ticket"]
-    assert said(own, final) == [""]
+        assert submit_reports(own, replace(final, body=bytes(len(final.body)), tag=tag)) == ["ticket"]
+    assert submit_reports(own, final) == [""]
 
 
 # Gaussian reports: a copy of somebody's report spoils a batch, and no report moves a total further than noise does
@@ -154,7 +154,7 @@ class _Closed(Exception):
 
 def forwarded(inside: Attacked, share: dict[str, Any], reports: list[str]) -> str:
     content = dumps({**share, "parts": [make_mixer_encoding().dumps(sorted(reports))]})
-    taken = inside.learner.take(content, "shuffler", 0, 0)
+    taken = inside.processor.take(content, "shuffler", 0, 0)
     assert taken.receipt is not None
     return str(loads(taken.receipt)["outcome"])
 
@@ -169,9 +169,9 @@ def test_a_copy_of_a_sealed_report_spoils_its_batch(copies: int, tmp_path: Path)
     """A shuffler that repeats one person's ciphertext gets no state that is learned from it: the batch is burned."""
     inside, share = closed(tmp_path)
     reports = make_mixer_encoding().loads(share["parts"][0])
-    before = inside.learner.progress.state
+    before = inside.processor.progress.state
     assert forwarded(inside, share, reports[: BATCH - copies + 1] + reports[:1] * (copies - 1)) == "burned"
-    assert inside.learner.progress.state is before
+    assert inside.processor.progress.state is before
 
 
 def test_a_report_that_was_sealed_with_the_key_of_another_spoils_its_batch(tmp_path: Path) -> None:
@@ -223,7 +223,7 @@ def _opened(inside: Attacked, part: Any, mixer: Any, reports: list[str]) -> tupl
     from bandanna.deployment.analyzer.query_answers import _open_reports as opened
 
     info = report_info(inside.task.digest, 0, 0)
-    return opened(make_mixer_encoding().dumps(sorted(reports)), part, mixer, inside.learner._opener, info, set())
+    return opened(make_mixer_encoding().dumps(sorted(reports)), part, mixer, inside.processor._opener, info, set())
 
 
 def test_a_huge_report_is_refused_in_the_local_model(tmp_path: Path) -> None:
@@ -315,11 +315,11 @@ def test_a_signed_document_is_of_one_kind_and_of_one_task(kind: Kind) -> None:
 def test_a_receipt_is_of_its_task_epoch_and_round(tmp_path: Path) -> None:
     attacked = Attacked(*a_split_task(mixers=1), tmp_path)
     share = closed_share(attacked)
-    assert attacked.learner.take(share, "shuffler", 0, 0).status == 201
-    receipt = loads(attacked.learner.receipt(0, 0))
+    assert attacked.processor.take(share, "shuffler", 0, 0).status == 201
+    receipt = loads(attacked.processor.receipt(0, 0))
     task, key = attacked.task, attacked.task.key("analyzer")
     check_receipt(receipt, task_id=task.id, epoch=0, round_=0, key=key)
-    published = attacked.learner.published
+    published = attacked.processor.published
     assert published is not None
     others: list[tuple[Any, dict[str, Any]]] = [
         (receipt, {"epoch": 1}),
@@ -342,9 +342,9 @@ def test_an_invented_witness_in_a_share_does_not_stop_the_analyzer(tmp_path: Pat
     assert "witness" not in loads(share)
     invented = dumps({**loads(share), "witness": {"number": 7, "chain": "invented"}})
     with pytest.raises(BandannaError):
-        attacked.learner.take(invented, "shuffler", 0, 0)
-    assert not attacked.learner.rolled_back
-    assert attacked.learner.take(share, "shuffler", 0, 0).status == 201
+        attacked.processor.take(invented, "shuffler", 0, 0)
+    assert not attacked.processor.rolled_back
+    assert attacked.processor.take(share, "shuffler", 0, 0).status == 201
 
 
 def test_processes_take_nothing_for_another_kind(tmp_path: Path, request: pytest.FixtureRequest) -> None:

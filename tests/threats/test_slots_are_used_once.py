@@ -52,7 +52,7 @@ def wish(town: Town, user: str, epoch: int, refused: list[Any]) -> dict[str, Any
 def late_record(town: Town, people: People) -> bytes:
     given, known = wish(town, "late", 0, []), people.persons[0].slot
     assert known is not None
-    plan = town.alive["analyzer"]["learner"].now.batches[0].digest
+    plan = town.alive["analyzer"]["processor"].now.batches[0].digest
     key = decode_base64url(given["collector"], 16)
     size = len(TaggedReport.from_bytes(known.sent[0].content).body)
     slot = decode_base64url(given["slot"], 16)

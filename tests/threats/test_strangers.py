@@ -159,19 +159,19 @@ def a_role(**parts: Any) -> Any:
     )
 
 
-def served_learner(app: Any, task: Any) -> Any:
-    """The learner of an analyzer's application; its first publication is served as if the registrar had cosigned it."""
+def served_processor(app: Any, task: Any) -> Any:
+    """The processor of an analyzer's application; its first publication is served without a cosignature."""
     target, _ = app.table.find("GET", f"/tasks/{task.id}/snapshot")
-    learner = target.handle.__self__._learner
-    learner.published = learner.pending
-    return learner
+    processor = target.handle.__self__._processor
+    processor.published = processor.pending
+    return processor
 
 
 @pytest.mark.parametrize("mixers", [0, 1])
 async def test_waiting_strangers_stop_nobody(mixers: int, tmp_path: Path) -> None:
     task = a_task(tmp_path, mixers=mixers)
     app = built("analyzer", task, tmp_path)
-    served_learner(app, task)
+    served_processor(app, task)
     share = dumps({"nothing": 1})
     signature = sign(Secrets.read(tmp_path, "shuffler", task).sign, task.id, "share", share) if mixers else ""
     host, path = "analyzer.example", f"/tasks/{task.id}"
@@ -220,12 +220,12 @@ async def test_slow_strangers_do_not_stop_tickets(tmp_path: Path) -> None:
 async def test_waiters_are_woken_by_a_publication(tmp_path: Path) -> None:
     task = a_task(tmp_path, mixers=1)
     app = built("analyzer", task, tmp_path)
-    learner = served_learner(app, task)
+    processor = served_processor(app, task)
     path = f"/tasks/{task.id}/snapshot?after=0&wait=25"
     waiting = await settle([Asked(app, "GET", path, host="analyzer.example") for _ in range(20)])
     assert len(waiting) == 20
-    newer = replace(learner.published, number=1)
-    await asyncio.get_running_loop().run_in_executor(None, partial(setattr, learner, "published", newer))
+    newer = replace(processor.published, number=1)
+    await asyncio.get_running_loop().run_in_executor(None, partial(setattr, processor, "published", newer))
     begun = time.monotonic()
     assert {await each.answer() for each in waiting} == {200}
     assert time.monotonic() - begun < 24  # less than what they wait for

@@ -113,12 +113,12 @@ class Filled(Inside):
         inventing = TicketKeys(roles[who].ticket_key(task, COLLECTOR), task.digest, COLLECTOR)
         (victim,) = self.tickets(["victim"], 0)
         invented = [replace(each, collector=inventing.key(0, each.slot)) for each in self.tickets(range(29), 0)]
-        self.batch = self.learner.now.batches[0]
+        self.batch = self.processor.now.batches[0]
         self.counts = [self.sent(each) for each in (victim, *invented)]
         self.pump()
 
     def sent(self, ticket: Any) -> Any:
-        content = loads(self.learner.published.document)
+        content = loads(self.processor.published.document)
         slot, given = ReportSlot(batch=self.batch, ticket=ticket, key=None), PlayedArm(features=(0.6, 0.3), arm=0)
         body, error = self.guide.final(content, 0, slot, given, 1.0, SecureNoise(), SecureRandomness())
         assert error is None
@@ -136,14 +136,14 @@ def test_the_maker_of_tickets_can_isolate_one_users_counts(who: str, tmp_path: P
     """
     inside = Filled(linear("checked"), tmp_path, who)
     victim, *invented = inside.counts
-    total = public_total(inside.learner.published.document)
+    total = public_total(inside.processor.published.document)
     assert left_of(inside.task.policy, total, sum(invented), 30) == victim.tolist()
 
 
 def test_noise_by_the_mixer_is_left_where_all_others_are_invented(tmp_path: Path) -> None:
     inside = Filled(linear("mixer"), tmp_path, "registrar")
     victim, *invented = inside.counts
-    found = left_of(inside.task.policy, public_total(inside.learner.published.document), sum(invented), 30)
+    found = left_of(inside.task.policy, public_total(inside.processor.published.document), sum(invented), 30)
     (mixer,) = [make_mixer_encoding().loads(part.mixer) for part in inside.batch.rounds[0].parts]
     noise, coins = np.array(found) - victim, mixer.noise.users * mixer.noise.trials
     assert mixer.noise.users == 30
@@ -157,7 +157,7 @@ def test_a_mixer_that_draws_the_noise_sees_reports_without_it(noise: str, tmp_pa
     other data other counts. Where devices draw the noise it does not.
     """
     inside = Filled(linear(noise), tmp_path, "registrar")
-    batch, content = inside.batch, loads(inside.learner.published.document)
+    batch, content = inside.batch, loads(inside.processor.published.document)
     slot = ReportSlot(batch=batch, ticket=inside.ticket_of(bytes(16), 0), key=None)
 
     def counts(reward: float) -> Any:
@@ -180,7 +180,7 @@ def test_a_registrar_isolates_one_person_behind_two_mixers(tmp_path: Path) -> No
     victim, *invented = [np.array(place.counts(*each)) for each in zip(tickets, bodies, strict=True)]
     entries = [JobEntry(each.slot, 0, asked.sealed(body)) for each, body in zip(tickets, bodies, strict=True)]
     assert place.told(entries, asked.parts[0].numbers(bodies))[1] == 201
-    total = public_total(place.learner.published.document)
+    total = public_total(place.processor.published.document)
     assert left_of(place.task.policy, total, sum(invented), PEOPLE) == victim.tolist()
 
 
@@ -196,7 +196,7 @@ def test_a_mixer_or_a_client_of_two_mixers_shifts_totals_unnoticed(tmp_path: Pat
     shares, shift = asked.parts[0].numbers(bodies), np.array([400, -400, 0, 7, 0])
     shares[0] += shift
     assert place.told(entries, shares)[1] == 201
-    total = public_total(place.learner.published.document)
+    total = public_total(place.processor.published.document)
     assert left_of(place.task.policy, total, honest, PEOPLE) == shift.tolist()
 
 
@@ -209,13 +209,13 @@ def test_a_shuffler_of_sealed_reports_makes_all_but_one(tmp_path: Path) -> None:
     victim = make_mixer_encoding().loads(share["parts"][0])[0]
     policy = inside.task.policy
     asked = next(policy.learn(policy.init(None), policy.episode(policy.init(None))))
-    before = inside.learner.progress.state.total
+    before = inside.processor.progress.state.total
     own = [encode_base64url(sealed(inside, np.zeros(part.length, dtype=np.int64))) for _ in range(BATCH - 1)]
     assert forwarded(inside, share, [victim, *own]) == "released"
-    opened = inside.learner._opener.open(decode_base64url(victim), report_info(inside.task.digest, 0, 0))
+    opened = inside.processor._opener.open(decode_base64url(victim), report_info(inside.task.digest, 0, 0))
     rows = np.vstack([np.frombuffer(opened, dtype=part.dtype), np.zeros((BATCH - 1, part.length), dtype=np.int64)])
     _, estimate = asked.protocol.analyzer.analyze(None, MixerState(users=BATCH, numbers=rows), SecureNoise())
-    assert np.allclose(inside.learner.progress.state.total - before, estimate.total)
+    assert np.allclose(inside.processor.progress.state.total - before, estimate.total)
 
 
 def test_with_assigned_arms_the_noise_left_is_that_of_the_own_arm(tmp_path: Path) -> None:
@@ -224,7 +224,7 @@ def test_with_assigned_arms_the_noise_left_is_that_of_the_own_arm(tmp_path: Path
     """
     policy = bd.make("SDP-SE", n_arms=3, horizon=2000, failure=0.5, epsilon=20.0, delta=1e-2)
     inside = Inside(*a_task(policy, seed=None, arms=["a", "b", "c"]), tmp_path)
-    batch = inside.learner.now.batches[0]
+    batch = inside.processor.now.batches[0]
     arms = batch.arms_at(np.arange(batch.slots))
     own = np.flatnonzero(arms == arms[0])
     assert [make_mixer_encoding().loads(part.mixer).noise.users for part in batch.rounds[0].parts] == [len(own)] * 3

@@ -212,7 +212,7 @@ class RunningDeployment:
             name = f"[{self._host}]" if ":" in self._host else self._host
             connection = RoleConnection(f"http://{name}:{port_in_task(self._task, role)}", seconds=3.0)
             with closing(connection), suppress(RoleUnreachable):
-                if connection.ask("GET", "/readyz")[0] == 200:
+                if connection.request("GET", "/readyz")[0] == 200:
                     continue
             found.append(role)
         return found

@@ -154,7 +154,7 @@ def plain(value: Any) -> Any:
     return float(value) if value in ("nan", "inf") else value
 
 
-def said(error: BandannaError) -> dict[str, str]:
+def summarize_error(error: BandannaError) -> dict[str, str]:
     text = str(error)
     known = next((word for said, word in REASONS.items() if said in text), None)
     if known is None and isinstance(error, InvalidArgument):
@@ -189,11 +189,11 @@ def in_python(given: dict[str, Any], words: Words) -> dict[str, Any]:
                 outcome = session.report(decision, plain(given["reward"]))
                 told["report"] = {"kept": outcome.kept, "pending": outcome.pending, "reason": outcome.reason}
         except BandannaError as error:
-            told["report" if "act" in told else "act"] = said(error)
+            told["report" if "act" in told else "act"] = summarize_error(error)
         try:
             session.flush()
         except BandannaError as error:
-            told["flush"] = said(error)
+            told["flush"] = summarize_error(error)
         rows = session.outbox._rows.execute("select state from decisions order by rowid").fetchall()
     return {**told, "requests": requests, "states": [STATES[state] for (state,) in rows]}
 
@@ -208,7 +208,7 @@ def test_both_clients_do_the_same(count: int, tmp_path: Path) -> None:
         task, secrets = a_task(given, seed=None, arms=arms, urls=URLS)
         folder = tmp_path / name
         folder.mkdir()
-        worlds.append((name, task, secrets, loads(Inside(task, secrets, folder).learner.published.document)))
+        worlds.append((name, task, secrets, loads(Inside(task, secrets, folder).processor.published.document)))
     cases, expected, hows, kinds, others = [], [], list[str](), Counter[str](), 0
     for number in range(count):
         name, task, secrets, content = worlds[number % len(worlds)]
@@ -297,8 +297,8 @@ def played(
     inside: Inside, secrets: dict[str, Secrets], arms: Any, rng: np.random.Generator, count: int = BATCH
 ) -> list[dict[str, Any]]:
     """A batch of browsers that act on what is published now."""
-    task, published = inside.task, inside.learner.published
-    tickets = inside.tickets(range(count), inside.learner.running[0])
+    task, published = inside.task, inside.processor.published
+    tickets = inside.tickets(range(count), inside.processor.running[0])
     people = [
         {"contexts": contexts(task, arms, rng), "reward": float(rng.random()),
          "ticket": {"epoch": each.epoch, "slot": encode_base64url(each.slot),
@@ -344,7 +344,7 @@ def test_a_batch_of_browsers_is_learned_from(name: str, tmp_path: Path) -> None:
         if "mixer" in name:
             return  # whose noise only the process draws
         inside.pump()
-        assert inside.learner.published.number == number
+        assert inside.processor.published.number == number
     if arms is not None:
         assert {each["arm"] for each in found} <= set(FIXED)
 
@@ -354,7 +354,7 @@ def test_a_browser_plays_the_arm_of_its_place_and_reports_it_as_python(name: str
     policy, _, arms, _ = case(name)
     task, secrets = a_task(policy, seed=None, arms=arms, mixers=mixers, urls=URLS)
     inside, rng = Inside(task, secrets, tmp_path), np.random.default_rng(3)
-    batch = inside.learner.now.batches[0]
+    batch = inside.processor.now.batches[0]
     found = played(inside, secrets, True, rng, min(batch.slots, 40))
     assert not any("error" in each for each in found), found[0]
     assert [each["action"] for each in found] == batch.arms_at(np.arange(len(found))).tolist()
@@ -368,7 +368,7 @@ def test_a_browser_plays_the_arm_of_its_place_and_reports_it_as_python(name: str
 def test_a_browsers_share_and_seed_open_to_what_it_drew(name: str, tmp_path: Path) -> None:
     task, secrets = a_task(TASK_POLICIES[name], mixers=2, seed=None, urls=URLS)
     inside, rng = Inside(task, secrets, tmp_path), np.random.default_rng(9)
-    opener, batch = Opener(secrets["helper"].seal), inside.learner.now.batches[0]
+    opener, batch = Opener(secrets["helper"].seal), inside.processor.now.batches[0]
     part = batch.rounds[0].parts[0]
     for each in played(inside, secrets, None, rng):
         assert "error" not in each, each

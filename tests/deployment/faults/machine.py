@@ -165,7 +165,7 @@ def complete(town: Town, people: People, restart: Any, retry: Any) -> None:
         retry()
         for person in people.persons[-8:]:
             people.report(person)
-        if "analyzer" in town.alive and town.alive["analyzer"]["learner"].progress.status != "running":
+        if "analyzer" in town.alive and town.alive["analyzer"]["processor"].progress.status != "running":
             break
         people.come(final=True)
         town.now += GRACE + 1.0
@@ -175,8 +175,8 @@ def complete(town: Town, people: People, restart: Any, retry: Any) -> None:
     restart()
     for role in (*ROLES, *ROLES, *ROLES):
         town.step(role)
-    learner = town.alive["analyzer"]["learner"]
-    assert learner.progress.status == "finished", f"the task does not complete: {learner.progress.status}"
+    processor = town.alive["analyzer"]["processor"]
+    assert processor.progress.status == "finished", f"the task does not complete: {processor.progress.status}"
     check_history(town)
     people.check()
     collector = town.alive[town.collector]["collector"]
@@ -201,13 +201,13 @@ def check_history(town: Town) -> None:
     released = [(epoch, round_) for _, epoch, round_, outcome in found if outcome != "begun"]
     assert len(set(released)) == len(released), "a batch was released twice"
     assert all(outcome in ("begun", "released") for *_, outcome in found), "a batch was burned"
-    learner = town.alive["analyzer"]["learner"]
-    view, budget = learner.ledger_view(), learner.policy.privacy.budget
+    processor = town.alive["analyzer"]["processor"]
+    view, budget = processor.ledger_view(), processor.policy.privacy.budget
     if view is None:
-        assert learner.published is None  # nothing is shown before the registrar has said that nothing is missing
+        assert processor.published is None  # nothing is shown before the registrar has said that nothing is missing
         return
-    released = [(epoch, round_) for number, epoch, round_, _ in found if 0 < number <= learner.number]
+    released = [(epoch, round_) for number, epoch, round_, _ in found if 0 < number <= processor.number]
     assert (view["spent"] or 0.0) <= budget.epsilon * (1 + 1e-9)
-    stream = learner.policy.privacy.model == "concurrent"
+    stream = processor.policy.privacy.model == "concurrent"
     if not stream and view["participations"] == 1:
         assert {entry["batch"] for entry in view["entries"]} == {str(epoch) for epoch, _ in released}

@@ -206,11 +206,11 @@ def test_a_lost_receipt_of_an_exhausted_budget_is_sent_again(tmp_path: Path) -> 
     people = People(town)
     for _ in range(4):
         people.come(final=True)
-    learner = town.alive["analyzer"]["learner"]
-    learner._release = _refuses
+    processor = town.alive["analyzer"]["processor"]
+    processor._release = _refuses
     town.armed["shuffler to analyzer", "response lost"] = 1
     work(town, 4)
-    assert learner.progress.status == "exhausted"
+    assert processor.progress.status == "exhausted"
     assert town.alive["shuffler"]["collector"].waiting() == []
     with town.alive["shuffler"]["rows"].reading() as rows:
         assert rows.execute("select count(*) from reports") == [(0,)]
@@ -229,10 +229,10 @@ def test_a_release_that_was_not_published_is_not_drawn_again_after_a_kill(kind: 
     work(town, 1)
     assert "analyzer" not in town.alive
     town.start("analyzer")
-    stored = town.alive["analyzer"]["learner"].pending
+    stored = town.alive["analyzer"]["processor"].pending
     assert stored.number == 1
     work(town)
-    assert town.alive["analyzer"]["learner"].published.document == stored.document
+    assert town.alive["analyzer"]["processor"].published.document == stored.document
     check_history(town)
     finish(town, people)
 
@@ -244,7 +244,7 @@ def test_a_clock_that_jumps_moves_the_end_of_one_batch_only(jump: float, tmp_pat
     people.come(final=True)  # the last slot: grace begins now
     town.now -= jump
     work(town)
-    assert town.alive["analyzer"]["learner"].published.number == 1
+    assert town.alive["analyzer"]["processor"].published.number == 1
     finish(town, people)
 
 
@@ -286,7 +286,7 @@ def test_a_collector_with_a_full_disk_acknowledges_nothing_and_recovers(kind: st
     for each in refused:
         people.send(each)
     work(town)
-    assert town.alive["analyzer"]["learner"].published.number == 1
+    assert town.alive["analyzer"]["processor"].published.number == 1
     people.check()
     assert town.deaths == 0
 
@@ -296,10 +296,10 @@ def test_an_analyzer_with_a_full_disk_releases_nothing_and_keeps_the_share(kind:
     town, people = begun(kind, tmp_path, 4)
     with full(town, "analyzer"):
         work(town, 3)
-        assert town.alive["analyzer"]["learner"].published.number == 0
+        assert town.alive["analyzer"]["processor"].published.number == 0
         assert town.alive["shuffler"]["collector"].waiting()
     work(town)
-    assert town.alive["analyzer"]["learner"].published.number == 1
+    assert town.alive["analyzer"]["processor"].published.number == 1
     finish(town, people)
     assert town.deaths == 0
 
@@ -343,8 +343,8 @@ def test_a_rolled_back_analyzer_releases_nothing_twice_and_can_be_restored(kind:
         with suppress(BandannaError):  # "the analyzer has gone back"
             people.come(final=True)
             work(town, 1)
-    assert town.alive["analyzer"]["learner"].rolled_back
-    assert town.alive["analyzer"]["learner"].published is None  # it shows nothing, not even what it knows
+    assert town.alive["analyzer"]["processor"].rolled_back
+    assert town.alive["analyzer"]["processor"].published is None  # it shows nothing, not even what it knows
     shutil.copy(tmp_path / "analyzer.new", tmp_path / "analyzer.old")
     rolled_back(town, "analyzer", tmp_path)
     finish(town, people)
@@ -362,7 +362,7 @@ def test_a_rolled_back_shuffler_or_helper_releases_nothing_twice(role: str, when
         copied(town, role, tmp_path)
         work(town, 1)
     work(town)
-    assert town.alive["analyzer"]["learner"].published.number == 1
+    assert town.alive["analyzer"]["processor"].published.number == 1
     rolled_back(town, role, tmp_path)
     finish(town, people)
 
@@ -374,7 +374,7 @@ def test_a_rolled_back_registrar_cosigns_nothing_until_its_newest_database_is_ba
         people.come(final=True)
         work(town, 1)
     work(town)
-    number = town.alive["analyzer"]["learner"].number
+    number = town.alive["analyzer"]["processor"].number
     assert number >= 2
     newest = tmp_path / "registrar.new"
     town.kill("registrar")
@@ -384,12 +384,12 @@ def test_a_rolled_back_registrar_cosigns_nothing_until_its_newest_database_is_ba
     town.start("analyzer")
     town.step("analyzer")
     assert town.alive["registrar"]["notary"].behind
-    assert town.alive["analyzer"]["learner"].pending is not None
-    assert not town.alive["analyzer"]["learner"].rolled_back
+    assert town.alive["analyzer"]["processor"].pending is not None
+    assert not town.alive["analyzer"]["processor"].rolled_back
     shutil.copy(newest, tmp_path / "registrar.old")
     rolled_back(town, "registrar", tmp_path)
     work(town)
-    assert town.alive["analyzer"]["learner"].number >= number
+    assert town.alive["analyzer"]["processor"].number >= number
     finish(town, people)
 
 
@@ -399,13 +399,13 @@ def test_a_shuffler_that_lacks_a_batch_of_a_stream_stops(tmp_path: Path) -> None
     for _ in range(8):
         people.come(final=True)
         work(town, 1)
-    number = town.alive["analyzer"]["learner"].published.number
+    number = town.alive["analyzer"]["processor"].published.number
     assert number >= 2
     rolled_back(town, "shuffler", tmp_path)
     town.now += GRACE
     with pytest.raises(BandannaError, match="restore the database"):
         town.step("shuffler")
-    assert town.alive["analyzer"]["learner"].published.number == number
+    assert town.alive["analyzer"]["processor"].published.number == number
     check_history(town)
 
 

@@ -187,10 +187,10 @@ class Town:
         opener = Opener(own.seal) if own.seal else None
         signing = partial(sign, own.sign, self.task.id)
         told = WitnessCall(Wire(self, "analyzer", "registrar"), self.task.id)
-        learner = parts["learner"] = BatchProcessor(rows, self.task, sign=signing, opener=opener, witness=told)
-        parts["witnesses"] = WitnessThread(learner, log=_log("analyzer"))
+        processor = parts["processor"] = BatchProcessor(rows, self.task, sign=signing, opener=opener, witness=told)
+        parts["witnesses"] = WitnessThread(processor, log=_log("analyzer"))
         if self.task.mixers == 0:
-            collector = LocalCollector(learner, rows, own)
+            collector = LocalCollector(processor, rows, own)
             collector.collector._clock = lambda: self.now
             parts["collector"], parts["ready"] = collector.collector, collector.ready
 
@@ -251,7 +251,7 @@ class Town:
             return  # tried again
         except ShareRejected:
             assert role == "analyzer"  # it says that it was rolled back, and does nothing more
-            assert parts["learner"].rolled_back or parts["learner"].pending
+            assert parts["processor"].rolled_back or parts["processor"].pending
         except Killed:
             self.kill(role)
 
@@ -263,26 +263,26 @@ class Town:
         if role == "registrar":
             return self._witness(parts["notary"], content)
         if last == "snapshot":
-            return self._snapshot(parts["learner"], path)
+            return self._snapshot(parts["processor"], path)
         epoch, round_ = map(int, path.split("/")[4].split("."))
         if role == "helper":
             return self._job(parts["helper"], content, headers, epoch, round_)
         if method == "GET":
             try:
-                receipt = parts["learner"].known(last, path.split("/")[6], epoch, round_)
+                receipt = parts["processor"].known(last, path.split("/")[6], epoch, round_)
             except ShareRejected as conflict:
                 _unless_waiting(conflict)
-                return self._conflict(parts["learner"], conflict, epoch, round_)
+                return self._conflict(parts["processor"], conflict, epoch, round_)
             return 200, dumps({"receipt": loads(receipt)}), {}
-        return self._share(parts["learner"], content, headers, last, epoch, round_)
+        return self._share(parts["processor"], content, headers, last, epoch, round_)
 
     def _witness(self, notary: Notary, content: bytes) -> Any:
         status, answer = notary.witness(loads(content))
         return status, dumps(answer), {}
 
-    def _snapshot(self, learner: BatchProcessor, path: str) -> Any:
-        published = learner.published
-        if published is None or learner.rolled_back:
+    def _snapshot(self, processor: BatchProcessor, path: str) -> Any:
+        published = processor.published
+        if published is None or processor.rolled_back:
             raise RoleUnreachable("503")
         after = path.partition("after=")[2].partition("&")[0]
         if after and published.number <= int(after):
@@ -315,22 +315,22 @@ class Town:
                 helper.receipted(stored.epoch, stored.round, receipt, other=status == 409)
 
     def _share(
-        self, learner: BatchProcessor, content: bytes, headers: dict[str, str], mixer: str, epoch: int, round_: int
+        self, processor: BatchProcessor, content: bytes, headers: dict[str, str], mixer: str, epoch: int, round_: int
     ) -> Any:
         assert verify(self.task.key(mixer), self.task.id, "share", content, headers["Signature"])
         self._see_share(content, mixer, epoch, round_)
         try:
-            taken = learner.take(content, mixer, epoch, round_)
+            taken = processor.take(content, mixer, epoch, round_)
         except ShareRejected as conflict:
             _unless_waiting(conflict)
-            return 409, *self._conflict(learner, conflict, epoch, round_)[1:]
+            return 409, *self._conflict(processor, conflict, epoch, round_)[1:]
         receipt = None if taken.receipt is None else loads(taken.receipt)
         return taken.status, dumps({"receipt": receipt} if receipt else {"stored": True}), {}
 
-    def _conflict(self, learner: BatchProcessor, conflict: ShareRejected, epoch: int, round_: int) -> Any:
+    def _conflict(self, processor: BatchProcessor, conflict: ShareRejected, epoch: int, round_: int) -> Any:
         if conflict.reason != "over":
             return 404, dumps({"reason": conflict.reason.replace(" ", "-")}), {}
-        return 409, dumps({"reason": "over", "receipt": loads(learner.receipt(epoch, round_))}), {}
+        return 409, dumps({"reason": "over", "receipt": loads(processor.receipt(epoch, round_))}), {}
 
     def _see_share(self, content: bytes, mixer: str, epoch: int, round_: int) -> None:
         seen = self.taken.setdefault((epoch, round_, mixer), content)

@@ -31,7 +31,7 @@ class Attacked(Inside):
         self.said: dict[str, int] = {}
 
     def plan_of(self, epoch: int) -> Batch:
-        return next(batch for batch in self.learner.now.batches if batch.epoch == epoch)
+        return next(batch for batch in self.processor.now.batches if batch.epoch == epoch)
 
     def upload(self, reports: Any) -> list[ReportAnswer]:
         """Send the attack, then the honest report if the slot is not taken."""

@@ -43,8 +43,8 @@ class Liar:
     def __init__(self, name: str, folder: Path, mixers: int | None = None) -> None:
         self.task, self.secrets = _task(name, mixers)
         self.inside = Inside(self.task, self.secrets, folder)
-        self.honest: dict[str, Any] = loads(self.inside.learner.published.document)
-        self.said = shown(self.inside.learner.published)
+        self.honest: dict[str, Any] = loads(self.inside.processor.published.document)
+        self.said = shown(self.inside.processor.published)
 
     def sign(self, **changes: Any) -> SignedPublication:
         """Return the honest publication with changed fields, cosigned."""
@@ -117,7 +117,7 @@ def test_a_shuffler_closes_no_other_batch(name: str, lie: str, tmp_path: Path) -
     shuffler = shuffler_of(liar)
     honest = shuffler.plan()
     assert honest is not None
-    assert honest[0] == liar.inside.learner.now.batches
+    assert honest[0] == liar.inside.processor.now.batches
     shuffler._number = None
     liar.sign(batches=LIES[lie](liar))
     with pytest.raises(BandannaError):
@@ -178,7 +178,7 @@ def test_a_round_that_does_not_exist_is_not_answered(changes: dict[str, Any], tm
 def test_a_shuffler_takes_no_state_of_another_kind(state: str, tmp_path: Path) -> None:
     liar = Liar("shuffle", tmp_path)
     with pytest.raises(BandannaError):
-        check_announced(liar.task, state, liar.inside.learner.now.batches)
+        check_announced(liar.task, state, liar.inside.processor.now.batches)
 
 
 class Slow(ThreadingHTTPServer):

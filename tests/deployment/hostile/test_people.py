@@ -106,7 +106,7 @@ def test_hostile_rows_stop_no_batch(name: str, tmp_path: Path) -> None:
     assert inside.said.keys() == {""}
     assert inside.said[""] >= min(6, plain.users // 4)
     assert account.publications[-1].status == plain.publications[-1].status
-    assert np.all(np.isfinite(_numbers(inside.learner.policy.publish(inside.learner.progress.state))))
+    assert np.all(np.isfinite(_numbers(inside.processor.policy.publish(inside.processor.progress.state))))
 
 
 def _numbers(value: Any) -> Row:
@@ -216,5 +216,5 @@ def test_extreme_reports_stop_no_batch(name: str, tmp_path: Path) -> None:
     assert account.users == plain.users
     assert inside.said.keys() <= {"", "range"}
     assert sum(inside.said.values()) > 10
-    with inside.learner._database.reading() as found:
+    with inside.processor._database.reading() as found:
         assert {outcome for (outcome,) in found.execute("select outcome from releases")} <= {"begun", "released"}

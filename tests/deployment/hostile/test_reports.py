@@ -88,7 +88,7 @@ class Besieged(Inside):
         slot, own, task = random.bytes(16), self.keys[COLLECTOR], self.task.digest
         forged = [
             _forged(report, slot, key, plan)
-            for plan in (self.learner.now.batches[0].digest, bytes(32))
+            for plan in (self.processor.now.batches[0].digest, bytes(32))
             for key in (
                 TicketKeys(b"k" * 32, task, COLLECTOR).key(report.epoch, slot),
                 TicketKeys(own, b"t" * 32, COLLECTOR).key(report.epoch, slot),
@@ -152,7 +152,7 @@ def test_forged_changed_and_replayed_reports_change_nothing_that_is_learned(mode
 def _one(tmp_path: Path, model: str = "shuffle") -> tuple[Inside, TaggedReport]:
     inside = Inside(*_task(model), tmp_path)
     (given,) = inside.tickets(["one"], 0)
-    batch = inside.learner.now.batches[0]
+    batch = inside.processor.now.batches[0]
     body, plan = bytes(batch.rounds[0].size), batch.digest
     return inside, TaggedReport.make(
         given.collector, plan, slot=given.slot, epoch=0, round_=0, version=FINAL, body=body
@@ -165,7 +165,7 @@ def test_before_the_first_plan_every_report_is_early(tmp_path: Path) -> None:
     new = Collector(rows, task_id=inside.task.id, task=inside.task.digest, key=inside.keys[COLLECTOR], grace=0.0)
     request = join_reports([report.to_bytes()])
     assert [verdict.reason for (verdict,) in new.accept([request])] == ["early"]
-    new.plan(inside.learner.now.batches, inside.learner.running)
+    new.plan(inside.processor.now.batches, inside.processor.running)
     assert [verdict.reason for (verdict,) in new.accept([request])] == [""]
     new.plan((), (1, 0))  # the task is over
     assert [verdict.reason for (verdict,) in new.accept([request])] == ["closed"]
@@ -241,7 +241,7 @@ class Registered(Inside):
         return [each for each in made if isinstance(each, Ticket)]
 
     def report(self, given: Ticket) -> ReportAnswer:
-        plan = next(each for each in self.learner.now.batches if each.epoch == given.epoch)
+        plan = next(each for each in self.processor.now.batches if each.epoch == given.epoch)
         report = TaggedReport.make(
             given.collector, plan.digest, slot=given.slot, epoch=given.epoch, round_=0, version=FINAL,
             body=bytes(plan.rounds[0].size),
@@ -378,8 +378,8 @@ def test_a_clock_that_jumps_moves_only_the_end_of_a_batch(jump: float, tmp_path:
         "clock": lambda: now[0],
     }  # fmt: skip
     collector = Collector(rows, **parts)
-    collector.plan(inside.learner.now.batches, inside.learner.running)
-    batch = inside.learner.now.batches[0]
+    collector.plan(inside.processor.now.batches, inside.processor.running)
+    batch = inside.processor.now.batches[0]
     size = batch.rounds[0].size
 
     def send(given: Any, version: int) -> None:

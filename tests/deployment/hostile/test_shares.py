@@ -79,7 +79,7 @@ class Two(Attacked):
             if status == 201:
                 self._enter(share, epoch, round_)
             return status, b"{}", {}
-        taken = self.learner.take(content, "shuffler", epoch, round_)
+        taken = self.processor.take(content, "shuffler", epoch, round_)
         self.statuses.append(taken.status)
         assert taken.receipt is not None
         receipt = loads(taken.receipt)
@@ -87,7 +87,7 @@ class Two(Attacked):
         return taken.status, dumps({"receipt": receipt}), {}
 
     def _enter(self, share: bytes, epoch: int, round_: int) -> None:
-        assert self.learner.take(share, "helper", epoch, round_).status == 202
+        assert self.processor.take(share, "helper", epoch, round_).status == 202
 
     def pump(self) -> None:
         self.collector.close_due()
@@ -95,7 +95,7 @@ class Two(Attacked):
             receipt = self.shuffler.forward(closed)
             assert receipt is not None
             self.collector.receipted(closed.epoch, closed.round, receipt)
-        self.collector.plan(self.learner.now.batches, self.learner.running)
+        self.collector.plan(self.processor.now.batches, self.processor.running)
 
 
 def play(two: Two, rounds: int = 40) -> SimulationTotals:
@@ -137,7 +137,7 @@ def test_garbage_burns_one_batch_and_the_next_one_begins(garbage: str, tmp_path:
     account = play(two, rounds=50)  # ten people more than without the burned batch
     assert two.statuses[:2] == [422, 201]
     assert two.statuses.count(422) == 1
-    entries = two.learner.ledger_view()
+    entries = two.processor.ledger_view()
     assert entries is not None
     assert len(entries["entries"]) == len(two.statuses)  # the burned batch is paid for
     assert account.publications[-1].status == "finished"
@@ -217,40 +217,40 @@ def test_a_share_that_cannot_be_used_is_burned(what: str, count: int, tmp_path: 
     made = _task(mixers=count)
     two = Two(made, tmp_path) if count == 2 else Attacked(*made, tmp_path)
     genuine = _closed(two)
-    before = two.learner.running
+    before = two.processor.running
     changed = dumps({**loads(genuine), **SHARES[what]})
-    taken = two.learner.take(changed, "shuffler", 0, 0)
+    taken = two.processor.take(changed, "shuffler", 0, 0)
     assert taken.status == 422
     assert taken.receipt is not None
     assert loads(taken.receipt)["outcome"] == "burned"
-    assert two.learner.running > before
-    assert two.learner.progress.status == "running"
+    assert two.processor.running > before
+    assert two.processor.progress.status == "running"
 
 
 def _closed(two: Any) -> bytes:
     """Return the shuffler's share of the first batch; the analyzer has the helper's."""
     shares: list[bytes] = []
-    two.learner, learner = _Ear(two.learner, shares), two.learner
+    two.processor, processor = _Ear(two.processor, shares), two.processor
     with contextlib.suppress(BandannaError):
         play(two, rounds=10)
-    two.learner = learner
+    two.processor = processor
     return shares[-1]
 
 
 class _Ear:
-    """A learner that accepts shares of the shuffler only."""
+    """A processor that accepts shares of the shuffler only."""
 
-    def __init__(self, learner: Any, heard: list[bytes]) -> None:
-        self._learner, self._heard = learner, heard
+    def __init__(self, processor: Any, heard: list[bytes]) -> None:
+        self._processor, self._heard = processor, heard
 
     def take(self, content: bytes, mixer: str, epoch: int, round_: int) -> Any:
         if mixer != "shuffler":
-            return self._learner.take(content, mixer, epoch, round_)
+            return self._processor.take(content, mixer, epoch, round_)
         self._heard.append(content)
         raise BandannaError("nobody listens")
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._learner, name)
+        return getattr(self._processor, name)
 
 
 MALFORMED: dict[str, Any] = {
@@ -268,11 +268,11 @@ def test_a_share_of_something_else_is_refused(what: str, tmp_path: Path) -> None
     two = Attacked(*_task(mixers=1), tmp_path)
     genuine = _closed(two)
     with pytest.raises(BandannaError):
-        two.learner.take(dumps({**loads(genuine), **MALFORMED[what]}), "shuffler", 0, 0)
-    assert not two.learner.rolled_back
-    assert two.learner.take(genuine, "shuffler", 0, 0).status == 201
-    assert two.learner.take(genuine, "shuffler", 0, 0).status == 200  # the same again
+        two.processor.take(dumps({**loads(genuine), **MALFORMED[what]}), "shuffler", 0, 0)
+    assert not two.processor.rolled_back
+    assert two.processor.take(genuine, "shuffler", 0, 0).status == 201
+    assert two.processor.take(genuine, "shuffler", 0, 0).status == 200  # the same again
     with pytest.raises(BandannaError, match="over"):  # the batch's share, with another content
-        two.learner.take(dumps({**loads(genuine), "bad": 1}), "shuffler", 0, 0)
+        two.processor.take(dumps({**loads(genuine), "bad": 1}), "shuffler", 0, 0)
     with pytest.raises(BandannaError, match="not awaited"):  # replayed for a later batch
-        two.learner.take(dumps({**loads(genuine), "epoch": 2}), "shuffler", 2, 0)
+        two.processor.take(dumps({**loads(genuine), "epoch": 2}), "shuffler", 2, 0)

@@ -101,8 +101,10 @@ def sent(name: str, folder: Path) -> dict[str, Any]:
     (folder / "roles").mkdir()
     inside = Inside(task, secrets, folder / "roles")
     SimulatedUsers(task, inside, env, rounds=AFTER, concurrency=1, wait=20.0).run()
-    with inside.learner._database.reading() as rows:
-        shown = [publication.read_publication_row(rows, number) for number in range(min(inside.learner.number, 1) + 1)]
+    with inside.processor._database.reading() as rows:
+        shown = [
+            publication.read_publication_row(rows, number) for number in range(min(inside.processor.number, 1) + 1)
+        ]
     (folder / FOLDER).mkdir()
     (folder / "task.json").write_bytes(task.document)
     for number, each in enumerate(shown):

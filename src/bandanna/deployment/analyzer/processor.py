@@ -221,7 +221,7 @@ class BatchProcessor:
             if found.task != self.task.id:
                 raise BandannaError(f"the database belongs to task {found.task}. Use one database per task")
             self._newest = publication.read_publication_row(rows)
-        self._seal_key = self._newest.said("helper")
+        self._seal_key = self._newest.read_field("helper")
         self._set_progress(found)
         self._reload_needed = False
 
@@ -343,7 +343,7 @@ class BatchProcessor:
     def status(self) -> str:
         """The status in the publication in force: running, exhausted or finished; starting before there is one."""
         served = self.published
-        return "starting" if served is None else str(served.said("status"))
+        return "starting" if served is None else str(served.read_field("status"))
 
     def settle(self) -> bool:
         """Have the registrar cosign the pending publication, store the cosignature, then serve it.
@@ -526,7 +526,7 @@ class BatchProcessor:
         return {
             "budget": str(view.budget),
             "participations": view.participations,
-            "spent": served.said("spent"),
+            "spent": served.read_field("spent"),
             "entries": entries,
         }
 
@@ -542,7 +542,7 @@ class BatchProcessor:
         return {
             "budget": str(ledger.budget),
             "participations": ledger.participations,
-            "spent": served.said("spent"),
+            "spent": served.read_field("spent"),
             "entries": sum(paid.values()),
             "prices": [{"event": repr(event), "entries": often} for event, often in paid.most_common(_MAX_PRICES)],
         }

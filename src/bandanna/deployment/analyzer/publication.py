@@ -32,7 +32,7 @@ class ServedPublication:
     entries: int
     cosignature: str | None = None
 
-    def said(self, name: str) -> Any:
+    def read_field(self, name: str) -> Any:
         """Return a plain value of the document without parsing all of it."""
         return _read_plain_field(self.document.decode(), name)
 

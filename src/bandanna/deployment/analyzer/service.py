@@ -55,8 +55,8 @@ class WitnessCall:
 class WitnessThread:
     """A thread that gets pending publications cosigned, from the start and whenever the registrar was away."""
 
-    def __init__(self, learner: BatchProcessor, *, log: EventLog) -> None:
-        self._learner, self._log = learner, log
+    def __init__(self, processor: BatchProcessor, *, log: EventLog) -> None:
+        self._processor, self._log = processor, log
         self._stop, self._thread = threading.Event(), threading.Thread(target=self._run, name="witness", daemon=True)
         self._since: float | None = None  # when something began to wait for the registrar
 
@@ -71,7 +71,7 @@ class WitnessThread:
 
     def _run(self) -> None:
         pause = _TICK
-        while not self._learner.rolled_back:
+        while not self._processor.rolled_back:
             try:
                 settled = self.step()
             except Exception as error:  # a full disk, a lost database: they may come back
@@ -83,8 +83,8 @@ class WitnessThread:
 
     def step(self) -> bool:
         """Get pending publications cosigned; return whether none is left."""
-        settled, pending = self._learner.settle(), self._learner.pending
-        if self._learner.rolled_back:
+        settled, pending = self._processor.settle(), self._processor.pending
+        if self._processor.rolled_back:
             self._log.say("rolled back", level="error")
         elif (self._since is None) != settled:
             number = None if pending is None else pending.number
@@ -107,11 +107,11 @@ _PATIENCE = 5.0  # seconds in which the registrar has to answer
 class AnalyzerRoutes:
     """The routes for publications, ledger, task and the mixers' shares."""
 
-    def __init__(self, learner: BatchProcessor, database: Database, log: EventLog) -> None:
-        self._learner, self._database, self._log = learner, database, log
-        self._task = learner.task
+    def __init__(self, processor: BatchProcessor, database: Database, log: EventLog) -> None:
+        self._processor, self._database, self._log = processor, database, log
+        self._task = processor.task
         self._bell = ChangeNotifier()
-        learner.heard = self._bell.notify
+        processor.heard = self._bell.notify
         self._links: dict[int, bytes] = {}  # by block: 32 bytes of each publication that was asked about
 
     @property
@@ -150,8 +150,8 @@ class AnalyzerRoutes:
             raise RequestRefused(404, "task")
 
     def _served(self) -> publication.ServedPublication:
-        served = self._learner.published
-        if self._learner.rolled_back:
+        served = self._processor.published
+        if self._processor.rolled_back:
             raise RequestRefused(503, "rolled-back", retry_after=60)
         if served is None:
             raise RequestRefused(503, "unwitnessed", retry_after=1)
@@ -169,7 +169,7 @@ class AnalyzerRoutes:
             _integer_parameter(request, "after", -1.0),
             min(_integer_parameter(request, "wait", 0.0), _LONGEST),
         )
-        await self._bell.wait(request, lambda: self._learner.rolled_back or self._learner.number > after, wait)
+        await self._bell.wait(request, lambda: self._processor.rolled_back or self._processor.number > after, wait)
         served = self._served()
         return _publication_response(served) if served.number > after else Response(status_code=204)
 
@@ -230,12 +230,12 @@ class AnalyzerRoutes:
         """Serve what was spent, and how often each price was paid."""
         self._check(request.path_params)
         self._served()
-        return json_response({"task": self._task.id, "ledger": await run_in_thread(self._learner.ledger_summary)})
+        return json_response({"task": self._task.id, "ledger": await run_in_thread(self._processor.ledger_summary)})
 
     async def ledger(self, request: Request) -> Response:
         self._check(request.path_params)
         self._served()
-        view = await run_in_thread(self._learner.ledger_view)
+        view = await run_in_thread(self._processor.ledger_view)
         return json_response({"task": self._task.id, "ledger": view})
 
     async def receipt(self, request: Request) -> Response:
@@ -243,7 +243,7 @@ class AnalyzerRoutes:
         self._check(request.path_params)
         (epoch, round_), mixer = _parse_batch(request.path_params["batch"]), request.path_params["mixer"]
         try:
-            found = await run_in_thread(self._learner.known, request.path_params["digest"], mixer, epoch, round_)
+            found = await run_in_thread(self._processor.known, request.path_params["digest"], mixer, epoch, round_)
         except ShareRejected as conflict:
             if conflict.reason != "over":
                 raise _refusal_of_share(conflict, 404) from None
@@ -253,21 +253,21 @@ class AnalyzerRoutes:
     def _receipt_of(self, epoch: int, round_: int) -> dict[str, Any]:
         """Return the receipt of a round that ended with other totals: a mixer believes nothing without one."""
         with suppress(ValueError):  # of a number that was skipped there is none
-            return {"receipt": loads(self._learner.receipt(epoch, round_))}
+            return {"receipt": loads(self._processor.receipt(epoch, round_))}
         return {}
 
     async def share(self, body: bytes, params: dict[str, str], headers: dict[bytes, bytes]) -> Any:
         """Take a mixer's share of a round."""
         self._check(params)
         mixer, (epoch, round_) = params["mixer"], _parse_batch(params["batch"])
-        if self._task.mixers == 0 or mixer not in self._learner.mixers:
+        if self._task.mixers == 0 or mixer not in self._processor.mixers:
             raise RequestRefused(404, "mixer")
         if not verify(
             self._task.key(mixer), self._task.id, "share", body, headers.get(b"signature", b"").decode("latin-1")
         ):
             raise RequestRefused(401, "signature")
         try:
-            taken = await run_in_thread(self._learner.take, body, mixer, epoch, round_)
+            taken = await run_in_thread(self._processor.take, body, mixer, epoch, round_)
         except ShareRejected as conflict:
             if conflict.reason != "over":
                 raise _refusal_of_share(conflict, 409) from conflict
@@ -315,11 +315,11 @@ def _publication_response(published: publication.ServedPublication) -> Response:
 
 
 class LocalCollector:
-    """The collector inside an analyzer that may see single reports: closed rounds go to the learner directly."""
+    """The collector inside an analyzer that may see single reports: closed rounds go to the processor directly."""
 
-    def __init__(self, learner: BatchProcessor, rows: Database, secrets: Secrets) -> None:
-        self._learner, self._told = learner, -1
-        task = learner.task
+    def __init__(self, processor: BatchProcessor, rows: Database, secrets: Secrets) -> None:
+        self._processor, self._told = processor, -1
+        task = processor.task
         self.collector = Collector(
             rows,
             task_id=task.id,
@@ -332,21 +332,21 @@ class LocalCollector:
 
     def ready(self) -> bool:
         """Whether the registrar has confirmed that the database is the newest; an older one would lose reports."""
-        return self._learner.published is not None and not self._learner.rolled_back
+        return self._processor.published is not None and not self._processor.rolled_back
 
     def plan(self) -> Plan | None:
         """Tell the collector about new publications."""
-        number = self._learner.number
-        if number == self._told or self._learner.pending is not None:
+        number = self._processor.number
+        if number == self._told or self._processor.pending is not None:
             return None
         self._told = number
-        return self._learner.now.batches, self._learner.running
+        return self._processor.now.batches, self._processor.running
 
     def forward(self, closed: ClosedRound) -> bytes | None:
         """Release a closed round and return its receipt; None while its publication is not cosigned."""
-        if self._learner.pending is not None:
+        if self._processor.pending is not None:
             return None
-        return self._learner.take(closed.share, "analyzer", closed.epoch, closed.round).receipt
+        return self._processor.take(closed.share, "analyzer", closed.epoch, closed.round).receipt
 
 
 def build_analyzer(task: Task, secrets: Secrets, *, database: str, log: EventLog, verify_tls: Any = True) -> Any:
@@ -356,30 +356,30 @@ def build_analyzer(task: Task, secrets: Secrets, *, database: str, log: EventLog
     opener = Opener(secrets.seal) if secrets.seal else None
     registrar = RoleConnection(task.url("registrar"), seconds=_PATIENCE, verify_tls=verify_tls)
     told = WitnessCall(registrar, task.id)
-    learner = BatchProcessor(rows, task, sign=partial(sign, secrets.sign, task.id), opener=opener, witness=told)
-    metrics, routes = CollectorRegistry(), AnalyzerRoutes(learner, rows, log)
-    witnesses = WitnessThread(learner, log=log)
-    own = LocalCollector(learner, rows, secrets) if task.mixers == 0 else None
+    processor = BatchProcessor(rows, task, sign=partial(sign, secrets.sign, task.id), opener=opener, witness=told)
+    metrics, routes = CollectorRegistry(), AnalyzerRoutes(processor, rows, log)
+    witnesses = WitnessThread(processor, log=log)
+    own = LocalCollector(processor, rows, secrets) if task.mixers == 0 else None
     pump = None if own is None else CollectorThread(own.collector, forward=own.forward, plan=own.plan, log=log)
     reports = None if own is None else CollectorRoutes(own.collector, task.id, metrics, ready=own.ready)
     Gauge("bandanna_publication_number", "Number of the publication in force.", registry=metrics).set_function(
-        lambda: learner.number
+        lambda: processor.number
     )
     Gauge(
         "bandanna_unwitnessed_publications", "Publications that wait for the registrar's cosignature.", registry=metrics
-    ).set_function(lambda: float(learner.pending is not None))
+    ).set_function(lambda: float(processor.pending is not None))
     Gauge("bandanna_task_running", "1 while batches are awaited.", registry=metrics).set_function(
-        lambda: float(learner.status == RUNNING)
+        lambda: float(processor.status == RUNNING)
     )
     Gauge(
         "bandanna_rolled_back", "1 if the registrar has cosigned more than the database knows.", registry=metrics
-    ).set_function(lambda: float(learner.rolled_back))
+    ).set_function(lambda: float(processor.rolled_back))
 
     Gauge(
         "bandanna_epsilon_spent",
         "Epsilon of the user who paid most, as published; NaN without a number.",
         registry=metrics,
-    ).set_function(lambda: _to_metric(None if learner.published is None else learner.published.said("spent")))
+    ).set_function(lambda: _to_metric(None if processor.published is None else processor.published.read_field("spent")))
     Gauge("bandanna_epsilon_budget", "Epsilon of the budget; NaN if it has none.", registry=metrics).set(
         _to_metric(getattr(task.policy.privacy.budget, "epsilon", None))
     )
@@ -396,11 +396,11 @@ def build_analyzer(task: Task, secrets: Secrets, *, database: str, log: EventLog
         rows.close()
 
     def health() -> dict[str, Any]:
-        fine = (pump is None or not pump.failing) and not learner.rolled_back and not witnesses.late
-        return {"ok": fine, "task": learner.status, "rolled_back": learner.rolled_back}
+        fine = (pump is None or not pump.failing) and not processor.rolled_back and not witnesses.late
+        return {"ok": fine, "task": processor.status, "rolled_back": processor.rolled_back}
 
     def status() -> dict[str, Any]:
-        public = {"publication": learner.number, "status": learner.status}
+        public = {"publication": processor.number, "status": processor.status}
         return public | ({} if own is None else {"collector": own.collector.progress()})
 
     return build_application(
@@ -419,7 +419,7 @@ def build_analyzer(task: Task, secrets: Secrets, *, database: str, log: EventLog
         log=log,
         token=secrets.token,
         database=lambda: rows,
-        limits=compute_limits(learner.now.batches, shares=task.mixers > 0),
+        limits=compute_limits(processor.now.batches, shares=task.mixers > 0),
     )
 
 
