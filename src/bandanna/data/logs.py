@@ -1,4 +1,4 @@
-"""`Log`: logged decisions with contexts, arms, propensities and rewards, and the budget of the users in it.
+"""`Log`: logged decisions with contexts, arms, propensities and rewards, and the budget of its users.
 
 A log is raw data. Estimates of `bd.ope` with `privacy=` and `Log.start` are private releases from it.
 """
@@ -33,7 +33,7 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Log:
-    """n logged events: contexts, the arm that was given, its reward, and the probability with which it was given.
+    """n logged events: contexts, the given arm, its reward, and its probability.
 
         log = bd.Log.from_frame(frame, context=["age", "weight"], arm="arm", reward="recovered", propensity=0.25)
 
@@ -42,7 +42,7 @@ class Log:
     contexts
         Features of users, (n, d), or of arms, (n, K, d).
     arms
-        Which of `names` was given, 0 to K - 1, (n,).
+        Indices into `names`, (n,).
     rewards
         (n,), within the public `reward_range`.
     propensities
@@ -60,9 +60,9 @@ class Log:
     repeated
         Some users have several rows. Private releases are refused.
     ledger
-        Records the private releases from this log, and refuses those that would exceed its budget.
+        Records the private releases from this log, and refuses those beyond its budget.
     privacy
-        The default privacy model of releases from this log; None: no privacy.
+        Default privacy model of releases; None: no privacy.
     identity
         Public text that is equal for the same rows of the same table.
     """
@@ -140,8 +140,7 @@ class Log:
         arm, reward
             Columns.
         propensity
-            A column; or, by design, a number (1/m where each of m arms was equally likely) or one for each arm:
-            {"A": 0.5, ...}.
+            A column; or, by design, a number (1/m where each of m arms was equally likely) or {arm: number}.
         context
             Columns with a user's features; {arm: columns} with features of each arm; or a function of the table, such
             as a map of `bd.features`, to an array (n, d) or (n, arms, d).
@@ -157,7 +156,7 @@ class Log:
         success
             The value of the reward column that means 1; all others mean 0.
         user
-            A column of user ids. Private releases are refused if a user has several rows. Ids are not stored.
+            A column of user ids, which are not stored. Private releases are refused if a user has several rows.
         budget
             The budget of each user for all releases from this log, such as `bd.central(1.0, 1e-5)`, or a `Ledger` to
             share or store it. Estimators take the whole budget unless `privacy=` gives them a part. By default releases
@@ -215,7 +214,7 @@ class Log:
 
     @classmethod
     def read(cls, path: str | PathLike[str], **columns: Any) -> Log:
-        """Read a Parquet (extra `results`) or CSV file; the other arguments are those of `from_frame`."""
+        """Read a Parquet (extra `results`) or CSV file; other arguments as for `from_frame`."""
         return cls.from_frame(read_table(path), **columns)
 
     def __copy__(self) -> Log:
@@ -250,7 +249,7 @@ class Log:
         decisions, rewards
             Decisions and their rewards.
         contexts
-            Features of users, (n, d), or of arms, (n, arms, d), in the order of `arms`; None if there are none.
+            Features of users, (n, d), or of arms, (n, arms, d), in the order of `arms`; None without features.
         arms, reward_range, budget
             As for `from_frame`.
         users
@@ -288,17 +287,15 @@ class Log:
 
     @property
     def dim(self) -> int:
-        """Number of features of a user or an arm."""
         return int(self.contexts.shape[-1])
 
     @property
     def of_users(self) -> bool:
-        """Whether features are those of users, the same for all arms."""
         return self.contexts.ndim == 2
 
     @property
     def budget(self) -> BudgetBalance | None:
-        """The `spent`, `remaining` and `total` epsilon of the users in the log; None without a budget."""
+        """The users' `spent`, `remaining` and `total` epsilon; None without a budget."""
         return None if self.ledger is None else self.ledger.view().balance()
 
     def release(
@@ -318,12 +315,12 @@ class Log:
         query
             Public description of the statistic. The ledger returns the stored release of the same query with the same
             noise level, and spends nothing. None: each release is charged. Equal sums of two queries are two releases,
-            because a shared release would show that the queries agree on all users.
+            because a shared release would show that they are equal.
 
         Raises
         ------
         BudgetExceeded
-            The release would exceed the budget. Nothing was spent or released.
+            Nothing was spent or released.
         """
 
         def draw() -> Estimate:
@@ -347,7 +344,7 @@ class Log:
     def check_private(self) -> None:
         """Refuse private releases if the arms' names were found in the rows, or if a user has several rows.
 
-        A rare arm that only one user was given would show in the number of arms and in bounds that follow from it.
+        A rare arm of one user would show in the number of arms and in bounds that follow from it.
         """
         if self.repeated:
             hint = "Keep one row for each user, or combine a user's rows into one."
@@ -359,22 +356,19 @@ class Log:
             raise InvalidArgument("arms", None, "the names of all arms", hint)
 
     def arm_contexts(self) -> Floats:
-        """Return contexts as policies see them, (n, K, d): a user's features are repeated for every arm."""
+        """Return contexts as policies see them, (n, K, d)."""
         if not self.of_users:
             return self.contexts
         n, d = self.contexts.shape
         return np.broadcast_to(self.contexts[:, None, :], (n, self.n_arms, d))
 
     def scaled_rewards(self) -> Floats:
-        """Rewards on a scale where the range is [0, 1]."""
+        """Rewards, scaled so that the range is [0, 1]."""
         low, high = self.reward_range
         return np.clip((self.rewards - low) / (high - low), 0.0, 1.0)
 
     def at(self, rows: Any) -> Log:
-        """Return some of the events, given by a mask, a slice or row numbers.
-
-        A part that has a row twice makes no private releases.
-        """
+        """Return some of the events; a part that has a row twice makes no private releases."""
         held = {each.name: getattr(self, each.name) for each in fields(self) if each.init}
         some = np.empty(0)
         with suppress(Exception):  # no index of rows; what is none may be a column of users' values
@@ -389,7 +383,7 @@ class Log:
         return part._with_identity(f"{self.identity} rows {hashlib.sha256(some.tobytes()).hexdigest()}")
 
     def ordered(self, arms: Sequence[Any]) -> Log:
-        """Return the same events with the arms in this order; found names are replaced by these, which may be more."""
+        """Return the same events with the arms in this order; found names are replaced by these."""
         names = resolve_arm_names((), arms)
         more = len(names) - self.n_arms if self.found and self.of_users and self.eligible is None else 0
         if not set(names) >= set(self.names) or len(names) != self.n_arms + max(more, 0):
@@ -408,7 +402,7 @@ class Log:
 
     @checked_keywords("Log.split")
     def split(self, share: float = 0.5, *, seed: int = 0) -> tuple[Log, Log]:
-        """Split into two logs of different events by a public seed: one to learn from, one to evaluate on."""
+        """Split by a public seed into two logs: one to learn from, one to evaluate on."""
         share = validation.open_probability("share", share)
         first = round(share * len(self))
         if not 0 < first < len(self):
@@ -427,13 +421,13 @@ class Log:
         seed: int | None = None,
         ledger: Any = None,
     ) -> Any:
-        """Release the sum of these users' reports for `LinTS(..., start=)`: see `bandanna.data.replay`."""
+        """Release the sum of these users' reports for `LinTS(..., start=)`."""
         from bandanna.data.replay import sum_for_warm_start
 
         return sum_for_warm_start(self, policy, privacy=privacy, arms=arms, seed=seed, ledger=ledger)
 
     def to_columns(self) -> dict[str, Any]:
-        """Return plain columns for a frame or a file; `from_frame` reads them."""
+        """Return plain columns that `from_frame` reads."""
         if self.of_users:
             features = {f"context {i}": self.contexts[:, i] for i in range(self.dim)}
         else:
@@ -472,7 +466,7 @@ def open_ledger(budget: Privacy | Budget | Ledger | None) -> Ledger | None:
 
 
 def default_privacy(budget: Privacy | Budget | Ledger | None) -> Privacy | None:
-    """Return the model with the whole budget of a log; central unless the budget names another one."""
+    """Return the privacy model with the whole budget of a log; by default central."""
     if budget is None or isinstance(budget, Privacy):
         return budget
     return Privacy(model="central", budget=budget.budget if isinstance(budget, Ledger) else budget)
@@ -499,7 +493,7 @@ _REWARD = "Leave out rows without a reward. For words, name the one that means 1
 
 
 def resolve_arm_names(given: Sequence[Any], arms: Any) -> tuple[Any, ...]:
-    """Return the names of all arms: the given ones, or those that occur, sorted if possible."""
+    """Return the names of all arms: the given ones, or those that occur."""
     if arms is not None:
         names = validation.list_entries("arms", arms, "the names of all arms, in order")
         for place, name in enumerate(names):
@@ -515,12 +509,11 @@ def resolve_arm_names(given: Sequence[Any], arms: Any) -> tuple[Any, ...]:
 
 
 def list_arms(names: Sequence[Any], *, found: bool) -> str:
-    """Describe the arms for an error: by name if the caller named them, by number if they were found in rows."""
+    """Describe the arms for an error: by name, or by number if names were found in rows."""
     return f"the {len(names)} arms that occur" if found else f"the arms {', '.join(map(str, names))}"
 
 
 def _find_unknown_key(given: Mapping[Any, Any], names: Sequence[Any]) -> Any:
-    """Return a key that is no arm. An arm without key is not named: it may have been found in a user's row."""
     return next((name for name in given if name not in names), ValueSummary("without one of the arms"))
 
 
@@ -534,10 +527,9 @@ def read_propensities(
     overlapping: bool = False,
     found: bool = False,
 ) -> tuple[Floats, float | None]:
-    """Return the probability of each event's arm, and the least probability of any arm where it is known by design.
+    """Return the probability of each event's arm, and the least probability of any arm if it is known by design.
 
-    `overlapping` allows probabilities that add up to more than 1, because not every arm could be given to every user.
-    `found` means that there may be more arms than names.
+    `overlapping` allows probabilities that add up to more than 1; `found` allows more arms than names.
     """
     where = "propensity"
     if isinstance(given, Mapping):
@@ -562,7 +554,6 @@ def read_propensities(
 
 
 def _uniform_probability(chance: float, most: int | None) -> float:
-    """Check one probability for all arms: each of m arms has it in every context, so it is 1/m with m <= `most`."""
     m = max(round(min(1 / chance, float(most or _MOST_ARMS))), 1)
     if abs(chance * m - 1) > _ROUNDED + _ROUNDING:
         counts = "a whole number" if most is None else f"from 1 to {most}, the number of arms"
@@ -657,7 +648,7 @@ def check_reward_range(given: Any) -> tuple[float, float]:
 
 
 def clip_logged_rewards(rewards: Floats, reward_range: Any, where: str) -> tuple[Floats, int]:
-    """Return rewards in the range, and how many were clipped; without a given range, rewards outside are refused."""
+    """Return rewards in the range, and how many were clipped; without a range, rewards outside are refused."""
     low, high = (0.0, 1.0) if reward_range is None else check_reward_range(reward_range)
     outside = (rewards < low - _ROUNDING) | (rewards > high + _ROUNDING)
     if reward_range is None and outside.any():

@@ -3,10 +3,9 @@
 Rejection (Li, Chu, Langford and Schapire 2010): where the policy chooses the logged arm, its reward is known; other
 events are rejected. Arms that were logged with higher probability are rejected in proportion, so that accepted events
 have the distribution of a run of the policy. A batch counts logged events, and a rejected user reports zeros with full
-noise. Otherwise one more accepted user would move all later users into other batches.
+noise: one more accepted user must not move later users into other batches.
 
-The weighted method rejects nobody. The policy learns from every logged row and is valued by the weight pi / p that it
-gives to the logged arm: progressive validation.
+The weighted method rejects no event: the policy is valued by the weight pi / p of the logged arm.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ class Replay:
     events
         Logged events used in each seed.
     guarantee
-        The policy's guarantee if it had really run. The numbers here are computed from raw rows and have no guarantee.
+        The policy's guarantee in a real run. The numbers here are computed from raw rows and have no guarantee.
     """
 
     method: str
@@ -91,18 +90,14 @@ class Replay:
 
     @property
     def stderr(self) -> float:
-        """The standard error of `mean_reward` over seeds; NaN for one seed.
-
-        All seeds share one log, whose own sampling error is not included.
-        """
+        """The standard error of `mean_reward` over seeds, without the log's sampling error; NaN for one seed."""
         return float(np.std(self.means, ddof=1) / math.sqrt(self.n_seeds)) if self.n_seeds > 1 else math.nan
 
     def named(self, name: str) -> Replay:
-        """Return the same replay under a name."""
         return replace(self, name=name)
 
     def summary(self, *, kind: str = "pandas") -> Any:
-        """Return a frame with one row: the numbers of `to_dict`, with epsilon and delta of the guarantee.
+        """Return a frame with one row, with epsilon and delta of the guarantee.
 
         Parameters
         ----------
@@ -164,17 +159,14 @@ class SlotRandomness(GeneratorRandomness):
         super().__init__(named)
 
     def among(self, wanted: Bools, name: str) -> Floats:
-        """Draw numbers for all slots, so that a tie of one user changes no other's number. Set unwanted ones to 0."""
         return np.asarray(np.where(wanted, self.uniform(wanted.shape, name), 0.0))
 
     def at(self, rows: Ints, slots: int) -> SlotRandomness:
-        """Return the randomness of `rows` among `slots` slots, as if all slots drew; other rows do not matter."""
+        """Return the randomness of `rows` among `slots` slots, as if all slots drew."""
         return _SomeSlots(self._seed, self._episode, rows, slots)
 
 
 class _SomeSlots(SlotRandomness):
-    """Random numbers of some slots: all slots draw, the others' numbers are dropped."""
-
     def __init__(self, seed: int, episode: int, rows: Ints, slots: int) -> None:
         super().__init__(seed, episode)
         self._rows, self._slots = rows, slots
@@ -201,7 +193,6 @@ class ReplayView:
     eligible: Bools | None  # (n, K)
 
     def groups(self) -> Iterator[tuple[Ints, Ints]]:
-        """Yield groups of events with the same eligible arms: their rows and those arms."""
         n, arms = self.contexts.shape[:2]
         if self.eligible is None:
             yield np.arange(n), np.arange(arms)
@@ -211,7 +202,7 @@ class ReplayView:
             yield np.flatnonzero(which.ravel() == place), np.flatnonzero(pattern)
 
     def act(self, policy: Policy[Any], snapshot: Any, coins: SlotRandomness) -> Choice:
-        """Choose an arm for every event, among those that could be given, with its probability.
+        """Choose an eligible arm for every event, with its probability.
 
         Each slot has its own coins, so one user's eligible arms change no other user's choice.
         """
@@ -231,7 +222,7 @@ class ReplayView:
 
 
 def view_log(policy: Policy[Any], log: Log, part: slice) -> ReplayView:
-    """Return a view with the log's features, or with arms without features if the policy has none."""
+    """Return a view with the log's features, or with arms without features."""
     contexts = log.arm_contexts()[part]
     if not hasattr(policy, "dim"):
         contexts = np.zeros((*contexts.shape[:2], 0))
@@ -259,8 +250,7 @@ def check_log_fits(policy: Policy[Any], log: Log) -> None:
 def action_probabilities(policy: Policy[Any], snapshot: Any, shown: ReplayView, arms: Ints, choice: Choice) -> Floats:
     """Return the probability with which the policy gives these arms, (n,).
 
-    It is the stated probability, or else 1 where the policy's own draw agrees and 0 where it does not, with the same
-    mean.
+    It is the stated probability, else 1 or 0 by the policy's own draw, which has the same mean.
     """
     if not hasattr(policy, "probabilities"):
         return np.asarray(choice.actions == arms, dtype=float)
@@ -278,9 +268,8 @@ def all_action_probabilities(
 ) -> Floats:
     """Return the probability with which the policy gives every arm, (n, K); rows add up to 1.
 
-    Policies that state all probabilities are queried. For others, choices with their stated probabilities are drawn
-    until they add up to 1: exact for one arm, or up to 1,024 tied arms. `progress` is called with the number of events
-    done, the number of events, and a text.
+    If the policy does not state all, choices with their stated probabilities are drawn until they add up to 1: exact
+    for one arm, or up to 1,024 tied arms. `progress` is called with events done, events, and a text.
     """
     found = np.zeros((len(log), log.n_arms))
     for begin in range(0, len(log), _PART):
@@ -316,7 +305,7 @@ def _estimated_probabilities(policy: Policy[Any], snapshot: Any, contexts: Float
 class _SharedRandomness(NumberedRandomness):
     """The same random numbers for all users, so that a user's weight does not depend on the other users in the log.
 
-    Choices between tied arms follow van der Corput's sequence, so that 2^k draws reach every arm of a tie of 2^k.
+    Ties follow van der Corput's sequence, so that 2^k draws reach every arm of a tie of 2^k.
     """
 
     def __init__(self, draw: int) -> None:
@@ -366,7 +355,7 @@ def replay(
     horizon : int, optional
         Logged events to use; by default the policy's horizon, at most all events.
     shuffled : bool
-        True: every seed has its own order of events. False: as they were logged.
+        Whether every seed has its own order of events.
 
     Returns
     -------
@@ -419,7 +408,7 @@ def _count_events(policy: Policy[Any], log: Log, horizon: int | None) -> int:
 
 
 class _ReplayRun:
-    """One seed: its order of events, the policy's state, and the `QueryAnswerer`."""
+    """One seed of a replay."""
 
     def __init__(
         self, policy: Policy[Any], log: Log, seed: int, method: str, path: str, events: int, shuffled: bool
@@ -440,7 +429,6 @@ class _ReplayRun:
         self.state = policy.init(_fixed_arm_features(policy, log))
 
     def go(self) -> None:
-        """Run the loop: publish, collect, release, learn."""
         while self.done < self.events and (episode := self.policy.episode(self.state)) is not None:
             self.coins = self.answers.coins = SlotRandomness(self.seed, self.episodes)
             self.episodes += 1
@@ -454,7 +442,6 @@ class _ReplayRun:
                 self.releases, self.reports = self.releases + 1, self.reports + rows.rewards.shape[-1]
 
     def _slots(self, episode: FixedLength) -> tuple[PlayedRounds, bool]:
-        """Play a slot for every event; a person who was not given the policy's arm reports zeros."""
         users = min(episode.users, self.events - self.done)
         shown = view_log(self.policy, self.log, slice(self.done, self.done + users))
         snapshot, given = self.policy.publish(self.state), self.log.arms[self.done : self.done + users]
@@ -472,7 +459,7 @@ class _ReplayRun:
         return rows, users == episode.users
 
     def _played(self, shown: ReplayView, arms: Ints, accepted: Bools, groups: Ints | None) -> PlayedRounds:
-        """Return rows as an agent has them; a person who did not answer has features 0 and the reward nearest to 0."""
+        """Return rows as an agent has them; a user without an answer has features 0 and the reward nearest to 0."""
         part = slice(self.done, self.done + len(arms))
         low, high = self.range
         nothing = float(min(max(0.0, low), high))
@@ -489,7 +476,6 @@ class _ReplayRun:
         )
 
     def _play_accepted(self, episode: Any) -> tuple[PlayedRounds, bool]:
-        """Play accepted events as rounds, where arms and features are public and only rewards are protected."""
         if self.method == "weighted" or getattr(episode, "clients", None) is not None:
             allowed = "a policy whose devices choose by contexts, for method='weighted'"
             raise InvalidArgument("policy", type(self.policy).__name__, allowed)
@@ -510,7 +496,6 @@ class _ReplayRun:
         return (PlayedRounds.joined(parts) if parts else PlayedRounds(rewards=np.zeros(0))), whole
 
     def _one(self, episode: Any, place: int) -> PlayedRounds | None:
-        """Return the next event if it is accepted, else None."""
         here = self.done
         shown, given = view_log(self.policy, self.log, slice(here, here + 1)), self.log.arms[here : here + 1]
         if isinstance(episode, AssignedArms):
@@ -530,9 +515,7 @@ class _ReplayRun:
 
 
 def _guarantee_of_replay(policy: Policy[Any], counted: bool) -> Guarantee:
-    """Return the policy's guarantee; where accepted events were counted, it holds for users whose reward alone is
-    private.
-    """
+    """Return the policy's guarantee; if accepted events were counted, for users whose reward alone is private."""
     stated = policy.guarantee
     if not counted or not policy.privacy.noisy:
         return stated
@@ -541,7 +524,7 @@ def _guarantee_of_replay(policy: Policy[Any], counted: bool) -> Guarantee:
 
 
 def _acceptable_events(policy: Policy[Any], log: Log, streams: Streams) -> Bools:
-    """Draw which events may be accepted, (n,), with probability floor / p, so that frequent arms count no more."""
+    """Draw which events may be accepted, (n,), with probability floor / p."""
     floor = log.floor
     if floor is None:
         floor = float(log.propensities.min())
@@ -552,7 +535,6 @@ def _acceptable_events(policy: Policy[Any], log: Log, streams: Streams) -> Bools
 
 
 def _fixed_arm_features(policy: Policy[Any], log: Log) -> Floats | None:
-    """Return the features of fixed arms, for policies that plan with them."""
     if getattr(policy, "n_arms", None) is not None:
         return np.zeros((log.n_arms, int(getattr(policy, "dim", 0))))
     return log.contexts[0] if not log.of_users and np.all(log.contexts == log.contexts[:1]) else None
@@ -575,28 +557,9 @@ def sum_for_warm_start(
 ) -> WarmStart:
     """Release the sum of the reports that all users in the log would have made.
 
-    The users in the log pay for it once. The sum is then public and part of the policy (`LinTS(start=)`), which
-    accounts for its noise. A user of the policy who is also in the log pays for both.
-
-    Parameters
-    ----------
-    log : Log
-        The events.
-    policy : LinTS
-        The policy that starts from the sum.
-    privacy : Privacy, optional
-        For the users in the log; by default the log's budget, else the policy's privacy model and budget.
-    arms : sequence, optional
-        Names of the policy's arms.
-    seed : int, optional
-        For tests; seeded noise protects nobody.
-    ledger : Ledger, optional
-        Records the release, unless the log has a budget. A second call returns the stored sum.
-
-    Returns
-    -------
-    WarmStart
-        The released sum.
+    The users in the log pay for it once; `privacy` is by default the log's budget, else the policy's. The sum is then
+    public and part of the policy (`LinTS(start=)`), which accounts for its noise. A user of the policy who is also in
+    the log pays for both. With a `ledger`, a second call returns the stored sum. Seeded noise protects nobody.
     """
     allowed = "a bd.LinTS, which accounts for the noise of its start"
     validation.instance("policy", policy, Policy, allowed)

@@ -1,7 +1,6 @@
 """Tables: reading files and frames of any library, and writing frames and files.
 
-`ColumnTable` reads logs, `read_records` reads records for feature maps. pandas, polars and pyarrow are imported only to
-make a file or a frame of theirs; tables are recognised by their methods. Errors name column and row, and show no value.
+`ColumnTable` reads logs, `read_records` reads records for feature maps. Errors name column and row, and show no value.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ Columns = Mapping[str, Sequence[Any]]
 
 
 def make_frame(columns: Columns, kind: str, needed_for: str) -> Any:
-    """Return columns as a pandas or polars `DataFrame` or a pyarrow `Table`; `needed_for` is named if it is missing."""
+    """Return columns as a pandas or polars `DataFrame` or a pyarrow `Table`."""
     validation.one_of("kind", kind, KINDS)
     if kind == "arrow":
         return _import_module("pyarrow", needed_for).table(_to_plain_columns(columns))
@@ -55,7 +54,7 @@ def make_frame(columns: Columns, kind: str, needed_for: str) -> Any:
 
 
 def write_csv(path: str | PathLike[str], columns: Columns) -> None:
-    """Write a line of names and a line for each row; None is written as nothing, infinity as `inf`."""
+    """Write names and rows; None is written as nothing, infinity as `inf`."""
     text = io.StringIO(newline="")
     lines = csv.writer(text, lineterminator="\n")
     lines.writerow(columns)
@@ -71,7 +70,7 @@ def write_parquet(path: str | PathLike[str], columns: Columns, needed_for: str) 
 
 
 def _to_plain_columns(columns: Columns) -> dict[str, list[Any]]:
-    """Give every column one type: integers beside floats become floats, any other mixture becomes texts."""
+    """Give every column one type: integers beside floats become floats, other mixtures texts."""
     return {name: _to_one_type(list(values)) for name, values in columns.items()}
 
 
@@ -132,7 +131,6 @@ def read_csv_columns(
 
 
 def _texts(entries: list[str]) -> NDArray[Any]:
-    """Return texts, or numbers if all entries are numbers."""
     with suppress(BandannaError):
         return _numbers(entries, "")
     return np.array(entries, dtype=object)
@@ -170,9 +168,9 @@ _NUMBER = re.compile(r"[-+]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]
 
 
 def read_table(path: str | PathLike[str]) -> Any:
-    """Read a Parquet or CSV file: an Arrow table, or a dict of columns with cells as `parse_cell` reads them.
+    """Read a Parquet or CSV file, told apart by the first bytes, as an Arrow table or a dict of columns.
 
-    The first bytes decide which it is. CSV may have commas, semicolons or tabs.
+    CSV may have commas, semicolons or tabs.
     """
     file = validation.path("path", path)
     try:
@@ -245,7 +243,7 @@ _WORDS = {**_TRUTH, "1": 1.0, "0": 0.0}
 
 
 class ColumnTable:
-    """A table of columns of one length: a pandas or polars frame, an Arrow table, a dict or a NumPy record array."""
+    """A table: a pandas or polars frame, an Arrow table, a dict or a NumPy record array."""
 
     def __init__(self, frame: Any) -> None:
         self.frame, self.names = frame, _names(frame)
@@ -257,7 +255,6 @@ class ColumnTable:
             raise InvalidArgument("frame", ValueSummary("a table without rows"), "a table with at least one row")
 
     def has(self, name: Any) -> bool:
-        """Return whether the table has a column of that name."""
         return isinstance(name, str | int | tuple) and name in self.names
 
     def of(self, argument: str, name: Any, *, counted: bool = True) -> NDArray[Any]:
@@ -274,7 +271,7 @@ class ColumnTable:
         return column
 
     def numbers(self, argument: str, name: Any, hint: str = "Leave out rows without it.") -> Floats:
-        """Return a column as finite floats; true and yes are 1, false and no are 0. An error names the row."""
+        """Return a column as finite floats; true and yes are 1, false and no are 0."""
         column = self.of(argument, name)
         where = f"column {name!r}"
         if column.dtype.kind not in "biuf":
@@ -291,7 +288,7 @@ class ColumnTable:
         return numbers
 
     def flags(self, argument: str, name: Any) -> Bools:
-        """Return a column of booleans, 0 and 1, or yes and no, as booleans."""
+        """Return a column of 0 and 1, or yes and no, as booleans."""
         column, flags = self.of(argument, name), np.zeros(self.rows, dtype=bool)
         for row, entry in enumerate(column.tolist()):
             if isinstance(entry, bool) or (isinstance(entry, Real) and entry in (0, 1)):
@@ -352,20 +349,19 @@ def _values(column: Any) -> NDArray[Any]:
 
 
 def _keeps_integers(entries: list[Any], kinds: set[type]) -> bool:
-    """Return whether NumPy keeps integers exact: one float or one integer beyond 64 bits makes floats of all."""
+    """Return whether NumPy keeps integers exact: a float, or an integer beyond 64 bits, makes floats of all."""
     most = validation.LARGEST_EXACT_INTEGER if kinds != {int} else 2**63 - 1
     return int not in kinds or all(type(entry) is float or abs(entry) <= most for entry in entries)
 
 
 def _objects(entries: list[Any]) -> NDArray[Any]:
-    """Return an array of objects; NumPy would make texts of a mixture of texts and numbers."""
     array = np.empty(len(entries), dtype=object)
     array[:] = entries
     return array
 
 
 def _number(entry: Any) -> float | None:
-    """Return the number that a cell holds, None if it is not a finite number."""
+    """Return the finite number that a cell holds, else None."""
     if isinstance(entry, str):
         return _TRUTH.get(entry.strip().lower())
     if isinstance(entry, Real | Decimal) and not isinstance(entry, np.timedelta64):
@@ -379,7 +375,7 @@ def _number(entry: Any) -> float | None:
 
 
 def parse_propensity(text: str) -> Any:
-    """Read a propensity from the command line: a number such as 1/3, A=0.5,B=0.25,... by arm, or a column's name."""
+    """Read a propensity from the command line: 1/3, A=0.5,B=0.25,... by arm, or a column's name."""
     pairs = [each.rpartition("=") for each in text.split(",")]
     if all(name and equals for name, equals, _ in pairs):
         return {parse_cell(name): _parse_design_number(chance) for name, _, chance in pairs}
@@ -403,7 +399,7 @@ _RECORDS = (
 
 @dataclass(frozen=True, kw_only=True)
 class RecordTable:
-    """The wanted columns of some records; `single` if it was one record and not a list."""
+    """The wanted columns of some records; `single` if it was one record."""
 
     rows: int
     columns: Mapping[str, RawColumn]
@@ -411,7 +407,7 @@ class RecordTable:
 
 
 def read_records(records: Any, wanted: Sequence[str], names: Sequence[str] | None = None) -> RecordTable:
-    """Read the wanted columns of records of any kind; `names` are the column names of a plain array."""
+    """Read the wanted columns of records; `names` are the column names of a plain array."""
     try:
         return _table(records, wanted, names)
     except BandannaError:
@@ -439,7 +435,6 @@ def _table(records: Any, wanted: Sequence[str], names: Sequence[str] | None) -> 
 
 
 def _find_library(records: Any) -> str | None:
-    """Return the library of a frame or a series, None for anything else."""
     homes = [kind.__module__.partition(".")[0] for kind in type(records).__mro__]
     return next((home for home in homes if home in ("pandas", "polars", "pyarrow")), None)
 
@@ -484,7 +479,6 @@ def _frame(records: Any, library: str, wanted: Sequence[str]) -> RecordTable:
 
 
 def _series(series: Any, library: str) -> RawColumn:
-    """Return a column of a frame as floats with NaN, or as a list."""
     if library == "pandas":
         kind = getattr(series.dtype, "kind", "O")
         return series.to_numpy(dtype=float, na_value=np.nan) if kind in "biuf" else series.tolist()  # type: ignore[no-any-return]
@@ -532,7 +526,6 @@ def _check_columns_exist(given: Sequence[Any], wanted: Sequence[str]) -> None:
 
 
 def _to_plain_array(values: Any) -> RawColumn:
-    """Return an array of numbers unchanged, any other array as a list."""
     if values.dtype.kind in "biuf":
         return values  # type: ignore[no-any-return]
     return values.tolist() if values.ndim == 1 else list(values)

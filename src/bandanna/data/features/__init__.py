@@ -1,4 +1,4 @@
-"""Feature maps: from records to vectors in the unit ball, by public knowledge alone."""
+"""Feature maps: from records to vectors in the unit ball, by public knowledge."""
 
 from __future__ import annotations
 

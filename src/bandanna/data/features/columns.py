@@ -1,7 +1,7 @@
 """Columns of a feature map: ranges, categories, hashed texts, and counts of cells.
 
 Values are numbers, categories or missing. True and False are 1 and 0. Equal numbers are equal in every type; a text is
-never a number. Every language computes the same features.
+never a number.
 """
 
 from __future__ import annotations
@@ -106,15 +106,10 @@ _TEXT, _NUMBER = zlib.crc32(b"t"), zlib.crc32(b"n")  # CRC-32 goes on from there
 
 
 def hash_tokens(values: Sequence[Any], *, words: bool, buckets: int, seed: int) -> tuple[Floats, Ints, Bools]:
-    """Hash the tokens of m different values to buckets, the same in every language.
+    """Hash the tokens of m different values to buckets, the same in every language (docs/how-to/features.md).
 
-    A text is taken as its bytes in UTF-8 with ASCII capitals made small. A word is a longest run of ASCII letters,
-    digits and bytes above 127. A token is "t" and a word's bytes, or "n" and a number's 8 bytes (binary64, big-endian).
-
-        h = mix(CRC-32(token) + seed mod 2^32),     bucket = floor(h / 2) mod buckets,     sign = -1 if h is odd, else 1
-
-    `mix` is the finisher of MurmurHash3. Returns signed counts (m, buckets), the index of each value among the
-    different ones, and which of those are neither text nor number (m,).
+    Return signed counts (m, buckets), the index of each value among the different ones, and which of those are neither
+    text nor number (m,).
     """
     texts: dict[str, int] = {}
     others: list[Any] = []
@@ -141,7 +136,7 @@ def _words(text: str, words: bool) -> list[bytes]:
 
 
 def _token_hashes(value: Any, words: bool) -> list[int] | None:
-    """Return the CRC-32 of the tokens of a value that is not plainly a text; None where there are none."""
+    """Return the CRC-32 of the tokens of a value that may be no text; None if it has none."""
     if isinstance(value, str | bytes):
         text = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
         return [zlib.crc32(word, _TEXT) for word in _words(text, words)]
@@ -166,7 +161,7 @@ def _count_tokens(checks: NDArray[np.uint32], lengths: Ints, buckets: int, seed:
 
 
 def mix_hash(checks: NDArray[np.uint32], seed: int) -> NDArray[np.uint32]:
-    """Apply fmix32 of MurmurHash3 (Appleby, public domain) to CRC-32 + seed."""
+    """Apply fmix32 of MurmurHash3 to CRC-32 + seed."""
     h = checks + np.uint32(seed)
     for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):
         h ^= h >> np.uint32(shift)
@@ -183,7 +178,7 @@ _WORDS = {"outside": "out of range", "unknown": "of unknown categories", "missin
 
 @dataclass(frozen=True, kw_only=True)
 class Counts:
-    """Values of one column that were out of range, not in the list of categories, or missing."""
+    """Numbers of unusual values in a column: out of range, unknown, or missing."""
 
     outside: int = 0
     unknown: int = 0
@@ -233,7 +228,7 @@ class Report:
         return "; ".join(parts)
 
     def warning(self) -> FeatureWarning | None:
-        """Return a warning if most of at least 10 rows are not what the map expects, else None."""
+        """Return a warning if most of at least 10 rows are unusual, else None."""
         if self.rows < _FEW:
             return None
         most = [
@@ -293,7 +288,7 @@ class Column(ABC):
 
     @abstractmethod
     def fill(self, raw: RawColumn, out: Floats) -> Counts:
-        """Write the features to `out`, (n, width), which is zero: vectors of length at most 1."""
+        """Write the features to `out`, (n, width), which is zero, as vectors of length at most 1."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
@@ -302,7 +297,6 @@ class Column(ABC):
         return {"kind": self.kind, **plain}
 
     def _refuse(self, rows: Bools, what: str, allowed: str, begin: int = 0) -> None:
-        """Raise an error that names the first of these rows, without its value, which is a person's."""
         if rows.any():
             raise InvalidStatistic(
                 f"records[{begin + int(np.argmax(rows))}][{self.name!r}]", ValueSummary(what), allowed
@@ -311,7 +305,7 @@ class Column(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class RangeColumn(Column):
-    """A number in [low, high], mapped to [-1, 1]; a number outside is clipped or refused. Missing is 0, the middle."""
+    """A number in [low, high], mapped to [-1, 1]; a number outside is clipped or refused. Missing is 0."""
 
     low: float
     high: float
@@ -337,7 +331,6 @@ class RangeColumn(Column):
         return 1
 
     def fill(self, raw: RawColumn, out: Floats) -> Counts:
-        """Write 2 (x - low)/(high - low) - 1."""
         given = to_numbers(raw)
         absent, outside = np.isnan(given), (given < self.low) | (given > self.high)
         if self.outside == "refuse":
@@ -351,7 +344,7 @@ class RangeColumn(Column):
 
 @dataclass(frozen=True, kw_only=True)
 class OneHotColumn(Column):
-    """A 1 at the place of a category; other values become zeros, a place of their own ("other"), or an error."""
+    """A 1 at the place of a category; other values become zeros, a feature of their own ("other"), or an error."""
 
     values: tuple[Category, ...]
     unknown: str = "zero"
@@ -380,7 +373,6 @@ class OneHotColumn(Column):
 
     @property
     def width(self) -> int:
-        """Return the number of categories, plus 1 if others have a place."""
         return len(self.values) + self._others
 
     @cached_property
@@ -388,7 +380,6 @@ class OneHotColumn(Column):
         return {value: place for place, value in enumerate(self.values)}
 
     def fill(self, raw: RawColumn, out: Floats) -> Counts:
-        """Write a single 1 in each row."""
         found = to_codes(raw, self._places)
         counts = {}
         for name, code, treatment in (("unknown", UNKNOWN, self.unknown), ("missing", MISSING, self.missing)):
@@ -405,7 +396,7 @@ class OneHotColumn(Column):
 
 @dataclass(frozen=True, kw_only=True)
 class HashColumn(Column):
-    """The words of a text, or a whole text or number, hashed to buckets with signs: a vector of length 1."""
+    """Words of a text, or a whole text or number, hashed to buckets with signs: a vector of length 1."""
 
     buckets: int
     seed: int = 0
@@ -428,7 +419,6 @@ class HashColumn(Column):
         return self.buckets
 
     def fill(self, raw: RawColumn, out: Floats) -> Counts:
-        """Write signed counts of words scaled to length 1; each different text is hashed once."""
         values = raw.tolist() if isinstance(raw, np.ndarray) else raw
         absent = 0
         for begin in range(0, len(values), _PORTION):
@@ -443,7 +433,7 @@ class HashColumn(Column):
 
 
 def _check_category(name: str, value: Any) -> Category:
-    """Return a category: a text, or a number in the form that all equal numbers share."""
+    """Return a category: a text, or a number in one form for all equal numbers."""
     allowed = "categories that are texts or finite numbers"
     if isinstance(value, str):
         return _check_text(name, value)
@@ -460,7 +450,7 @@ def _check_text(name: str, value: Any) -> str:
 
 
 def length_per_column(columns: int) -> float:
-    """Return how long the features of each column may be so that all together have length at most 1: 1/sqrt(m)."""
+    """Return the length of each column's features, 1/sqrt(m), so that all together have length at most 1."""
     return 1 / math.sqrt(columns)
 
 
@@ -472,7 +462,7 @@ def length_per_column(columns: int) -> float:
 class CellCountDomain(Domain):
     """Counts of `columns` grids of `cells` cells each: one user is a single 1 on every grid.
 
-    Two users differ in at most two cells of each grid, by 1: the sensitivity is sqrt(2 columns), in l1 2 columns.
+    Two users differ in at most two cells of each grid: the sensitivity is sqrt(2 columns), in l1 2 columns.
     """
 
     dim: int = 0  # derived
@@ -505,7 +495,6 @@ class CellCountDomain(Domain):
         return np.zeros(self.dim), math.sqrt(self.columns)
 
     def project(self, values: Floats) -> Floats:
-        """Return the cell with the largest number on each grid; none where all are below a half."""
         grids = values.reshape(*values.shape[:-1], self.columns, self.cells)
         best = np.argmax(grids, axis=-1)[..., None]
         inside = np.zeros(grids.shape)
@@ -513,7 +502,6 @@ class CellCountDomain(Domain):
         return inside.reshape(values.shape)
 
     def statistic(self, places: Ints) -> Statistic:
-        """Return the counts of people in these cells, (users, columns)."""
         values = np.zeros((len(places), self.columns, self.cells))
         np.put_along_axis(values, places[..., None], 1.0, axis=-1)
         return self.sealed(values.reshape(len(places), self.dim), clipped=np.zeros((), dtype=np.int64))

@@ -1,7 +1,7 @@
 """`Map`: records to vectors in the unit ball, from public knowledge alone.
 
-A map consists of columns (`Range`, `OneHot`, `Hash`) and of steps for all features (`Project`, `UnitBall`,
-`Intercept`). It is frozen and public. JSON and the [features] table of a task's file describe it.
+A map has columns (`Range`, `OneHot`, `Hash`) and steps for all features (`Project`, `UnitBall`, `Intercept`). It is
+frozen and public.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class Hash(ColumnGroup):
     words : bool
         True: the words of a text. False: the whole text is one category.
     seed : int
-        Public seed; another one has other collisions.
+        Public seed; it decides which values collide.
     missing : {"zero", "refuse"}
         Treatment of values that are neither text nor number.
     """
@@ -134,7 +134,7 @@ class Hash(ColumnGroup):
 class Project:
     """A public random projection to `dim` features: signs that follow from the seed, divided by sqrt(dim).
 
-    It preserves lengths on average, and needs `UnitBall()` to clip vectors that become longer than 1.
+    It preserves lengths on average; `UnitBall()` clips vectors that become longer than 1.
 
     Parameters
     ----------
@@ -156,13 +156,10 @@ class Project:
 class UnitBall:
     """Vectors times a public `scale`, clipped to length 1.
 
-    Most users are far from the ends of wide ranges and have short vectors. A scale that makes typical vectors nearly 1
-    long costs no privacy, while the noise stays the same.
-
     Parameters
     ----------
     scale : float
-        The public factor.
+        The public factor. One that makes typical vectors nearly 1 long costs no privacy and needs no more noise.
     """
 
     scale: float = 1.0
@@ -177,7 +174,7 @@ class Intercept:
 
 
 def _merge_columns(kind: str, columns: Any, named: dict[str, Any]) -> dict[str, Any]:
-    """Merge columns given as a mapping, for names that are not Python words, and as keyword arguments."""
+    """Merge columns from a mapping and from keyword arguments."""
     if columns is not None and not isinstance(columns, Mapping):
         raise InvalidArgument(kind, type(columns).__name__, "a mapping from column names, or keyword arguments")
     given = {} if columns is None else dict(columns)
@@ -209,9 +206,9 @@ def write_document(
 
     {"format": "bandanna features", "version": 1,
      "columns": [{"kind": "range", "name": "age", "low": 18.0, "high": 80.0, "outside": "clip", "missing": "zero"},
-                 {"kind": "one-hot", "name": "site", "values": ["north", "south"], "unknown": "zero", "missing":
-                 "zero"}, {"kind": "hash", "name": "text", "buckets": 64, "seed": 0, "words": true, "missing":
-                 "zero"}],
+                 {"kind": "one-hot", "name": "site", "values": ["north", "south"], "unknown": "zero",
+                  "missing": "zero"},
+                 {"kind": "hash", "name": "text", "buckets": 64, "seed": 0, "words": true, "missing": "zero"}],
      "project": {"dim": 6, "seed": 0}, "ball": {"scale": 1.0}, "intercept": true}          # or null, null, false
     """
     return {
@@ -225,7 +222,7 @@ def write_document(
 
 
 def read_document(document: Any) -> MapParts:
-    """Read the plain values of `write_document`; raise `Unreadable` for anything else."""
+    """Read the plain values of `write_document`; raise `Unreadable` for others."""
     try:
         if not isinstance(document, Mapping) or set(document) != set(_FIELDS):
             raise ValueError(f"it has other fields than {', '.join(_FIELDS)}")
@@ -254,9 +251,7 @@ def _read_column(document: Any) -> Column:
 
 
 def map_from_table(table: Mapping[str, Any]) -> MapParts:
-    """Read the [features] table of a task's file: `columns`, each a range, a list of categories or a table, and the
-    steps.
-    """
+    """Read the [features] table of a task's file: `columns` and steps."""
     given = check_keys(table, "features", _TABLE, needed=("columns",))
     if not isinstance(given["columns"], Mapping):
         raise InvalidArgument("features.columns", given["columns"], "a table [features.columns]")
@@ -283,7 +278,6 @@ def _parse_step(given: Mapping[str, Any], name: str, known: tuple[str, ...]) -> 
 
 
 def _parse_column_table(name: str, value: Any) -> Column:
-    """Read a column: [least, largest], a list of texts, or a table with `range`, `values` or `buckets`."""
     where = f"features.columns.{name}"
     allowed = "[least, largest], a list of texts, or a table with one of range, values and buckets"
     if isinstance(value, list | tuple):
@@ -311,11 +305,7 @@ _BITS = 256
 
 @lru_cache(maxsize=16)
 def projection_signs(inputs: int, outputs: int, seed: int) -> Floats:
-    """Return the signs of a projection, (inputs, outputs), of -1 and 1.
-
-    The sign of input j in output i is bit j mod 256, the highest bit of the first byte first, of
-    SHA-256("bandanna project/{seed}/{i}/{floor(j/256)}"): -1 if it is set, else 1.
-    """
+    """Return the signs of a projection, (inputs, outputs), of -1 and 1 (docs/how-to/features.md)."""
     blocks = range(-(-inputs // _BITS))
     texts = (f"bandanna project/{seed}/{i}/{block}".encode("ascii") for i in range(outputs) for block in blocks)
     drawn = np.frombuffer(b"".join(hashlib.sha256(text).digest() for text in texts), dtype=np.uint8)
@@ -328,7 +318,7 @@ def projection_signs(inputs: int, outputs: int, seed: int) -> Floats:
 def project_features(x: Floats, outputs: int, seed: int) -> Floats:
     """Project (n, inputs) -> (n, outputs): sum_j sign x_j, added in the order of j, divided by sqrt(outputs).
 
-    In this order a row's features are the same bit for bit beside any other rows and in any language.
+    The order makes a row's features the same bit for bit beside other rows and in every language.
     """
     table = projection_signs(x.shape[1], outputs, seed)
     total = np.zeros((len(x), outputs))
@@ -357,10 +347,10 @@ class Mapped:
 
 @dataclass(frozen=True, init=False)
 class Map:
-    """`Map(Range(age=(18, 80)), OneHot(site=SITES), Hash("note", buckets=9), Project(6, seed=0), UnitBall(),
-    Intercept())`.
+    """A public feature map, made of columns and steps.
 
-    Columns come first, then at most one of each of `Project`, `UnitBall` and `Intercept`, which are done in this order.
+        Map(Range(age=(18, 80)), OneHot(site=SITES), Hash("note", buckets=9), Project(6, seed=0), UnitBall())
+
     Each of m columns gives a vector of length at most 1, times 1/sqrt m:
 
         x = (c_1, ..., c_m)/sqrt m,    z = clip(scale P x),    features (z, 1)/sqrt 2
@@ -373,7 +363,7 @@ class Map:
     Parameters
     ----------
     *parts
-        Columns and steps.
+        Columns, then at most one of each of `Project`, `UnitBall` and `Intercept`, applied in this order.
     """
 
     columns: tuple[Column, ...]
@@ -422,22 +412,18 @@ class Map:
 
     @property
     def inputs(self) -> int:
-        """The number of features of all columns, before a projection."""
         return sum(each.width for each in self.columns)
 
     @property
     def slopes(self) -> int:
-        """The number of features without the constant."""
         return self.inputs if self.project is None else self.project.dim
 
     @property
     def dim(self) -> int:
-        """The number of features: a policy's `dim` or `features`."""
         return self.slopes + self.intercept
 
     @property
     def features(self) -> list[str]:
-        """The names of the features."""
         names = [name for each in self.columns for name in each.features]
         if self.project is not None:
             names = [f"projection {i}" for i in range(self.project.dim)]
@@ -455,7 +441,7 @@ class Map:
         return mapped.values[0] if table.single else mapped.values
 
     def mapped(self, records: Any, names: Sequence[str] | None = None) -> Mapped:
-        """Return features (n, d) with counts of values out of range, unknown, missing or clipped; never warn."""
+        """Return features (n, d) with counts of unusual values and clipped vectors; never warn."""
         return self._mapped(read_records(records, [each.name for each in self.columns], names))
 
     def _mapped(self, table: RecordTable) -> Mapped:
@@ -478,7 +464,7 @@ class Map:
         return Mapped(values=values, report=Report(rows=table.rows, columns=counts, clipped=clipped))
 
     def _finished(self, x: Floats) -> tuple[Floats, int]:
-        """Project, scale, clip to length 1 and append the constant; return (n, d) and how many were clipped."""
+        """Project, scale, clip and append the constant; return (n, d) and how many were clipped."""
         clipped = 0
         if self.project is not None:
             x = project_features(x, self.project.dim, self.project.seed)
@@ -505,12 +491,11 @@ class Map:
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Map:
-        """Read the values of `to_dict`; raise `Unreadable` for anything else."""
+        """Read the values of `to_dict`; raise `Unreadable` for others."""
         columns, project, ball, intercept = read_document(document)
         return cls.of(columns, project=project, ball=ball, intercept=intercept)
 
     def to_json(self) -> str:
-        """Return `to_dict` as one line of JSON."""
         return json.dumps(self.to_dict(), allow_nan=False, separators=(",", ":"))
 
     @classmethod
@@ -546,8 +531,8 @@ def _find_step(parts: Sequence[Any], kind: type[Step]) -> Step | None:
 def corners(n: int) -> Floats:
     """Return `n` vectors of length 1 with n - 1 coordinates, any two at the same angle: features for arms without any.
 
-    Beside a constant they carry as much information as unit vectors with one feature less, and are farther apart:
-    sqrt(2 n/(n - 1)) instead of sqrt 2.
+    Beside a constant they need one feature less than unit vectors, and are farther apart: sqrt(2 n/(n - 1)), not sqrt
+    2.
 
     Parameters
     ----------
@@ -591,7 +576,7 @@ class Fitted:
     counts
         The noisy counts of the grid by column, (bins + 1,); the last counts missing values.
     std
-        Standard deviation of the noise of a count.
+        Standard deviation of a count's noise.
     """
 
     range: Range
@@ -626,13 +611,13 @@ def fit_privately(
     privacy : Privacy
         `bd.central(...)`, `bd.shuffle(...)` or `bd.local(...)` with a budget.
     quantiles : tuple of float
-        The quantiles that become the ends of the range.
+        The ends of the range.
     bins : int
         Cells of the grid between the limits.
     outside, missing : str
         As for `Range`.
     source : NoiseSource, optional
-        The operating system's secure source by default; `bd.device.FastNoise(rng)` for simulation.
+        Secure by default; `bd.device.FastNoise(rng)` for simulation.
     ledger, task
         Where the price is recorded, and under which name.
 
@@ -678,7 +663,6 @@ def fit_privately(
 
 
 def _cell_numbers(given: Floats, limits: RangeColumn, bins: int) -> Ints:
-    """Return the cell of each number; numbers outside of the public limits count at their ends."""
     inside = np.clip(given, limits.low, limits.high)
     share = (np.where(np.isnan(inside), limits.low, inside) - limits.low) / (limits.high - limits.low)
     cells = np.minimum((share * bins).astype(np.int64), bins - 1)

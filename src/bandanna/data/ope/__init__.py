@@ -1,4 +1,4 @@
-"""Off-policy evaluation: what a policy would have earned on logged decisions, with or without privacy."""
+"""Off-policy evaluation: the value of a policy on logged decisions, with or without privacy."""
 
 from __future__ import annotations
 

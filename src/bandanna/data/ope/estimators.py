@@ -8,8 +8,7 @@ With w = pi/p of the logged arm, clipped at M, a reward model q, and g = sum_a p
     dr       mean g + w (r - q)                     Dudik, Langford and Li 2011
     switch   mean g + w (r - q) [w <= M]            Wang, Agarwal and Dudik 2017
 
-Without privacy they are exact. With a privacy model one sum over all users in the log is released, of the numbers that
-estimate and interval are made of (`device.weighted_report`).
+With a privacy model one sum over all users in the log is released, from which estimate and interval are computed.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ _BINS = 20
 def overlap(log: Log, target: Any, *, weight_bound: float | None = None) -> dict[str, Any]:
     """Describe the weights of a target from raw rows, without privacy.
 
-    A bound chosen after looking at the log reveals something of the log: choose it on other data, or by design.
+    A weight bound that is chosen from the log reveals something of it: choose it on other data, or by design.
     """
     return describe_case(weigh_log(log, target, weight_bound, none()))
 
@@ -115,7 +114,7 @@ def ips(
     Raises
     ------
     BudgetExceeded
-        The release would exceed the budget of the log.
+        The release would exceed the log's budget.
     """
     trust = check_privacy(privacy, log)
     case = weigh_log(log, target, weight_bound, trust)
@@ -139,7 +138,6 @@ def snips(
 
 
 def _release_sums(case: WeightedLog, trust: Privacy, seed: Any, path: str) -> WeightedSums:
-    """Release the sums of a target, or compute them exactly without privacy."""
     if not trust.noisy:
         return exact_sums(case)
     domain = ImportanceWeightDomain(bound=case.bound, moments=True)
@@ -150,7 +148,7 @@ def _release_sums(case: WeightedLog, trust: Privacy, seed: Any, path: str) -> We
 
 
 def value_from_sums(method: str, case: WeightedLog, sums: WeightedSums, seed: Any, *, baseline: Any = None) -> Value:
-    """Compute IPS or SNIPS from sums. Clipping hides a share of the probability, on which rewards may be 0 or 1."""
+    """Compute IPS or SNIPS from sums. Rewards may be 0 or 1 on the share that clipping hides."""
     law: EstimateLaw = RatioLaw(sums=sums)
     below = law.estimate
     if method == "ips":
@@ -169,7 +167,6 @@ def value_from_sums(method: str, case: WeightedLog, sums: WeightedSums, seed: An
 
 
 def _ips_law(sums: WeightedSums, b: float) -> MeanLaw:
-    """Return the law of b + mean w (rho - beta), beta = b - 1/2."""
     n, beta = sums.people, b - 0.5
     mean = (sums.value - beta * sums.weight) / n
     inside = (0.0, 1.0) if sums.private else (-math.inf, math.inf)
@@ -200,7 +197,7 @@ def _bound_third_cumulant(square: float, most: float, n: int) -> float:
 
 
 def mean_law(terms: Floats, surprise: tuple[float, float]) -> MeanLaw:
-    """Return the law of the mean of known numbers, (n,); one unseen person may be so far below and above them."""
+    """Return the law of the mean of known numbers, (n,); `surprise` is an unseen user's distance below and above."""
     n, apart = len(terms), terms - terms.mean()
     sampled = float(np.sum(apart**2)) * n / (n - 1) if n > 1 else math.inf
     spread = ErrorSpread(sampled=sampled, third=float(np.sum(apart**3))).over(n)
@@ -217,7 +214,7 @@ def make_value(
     guarantee: Guarantee | None,
     size: float | None,
 ) -> Value:
-    """Make a value with the bias that clipping may hide; `guarantee=None` means computed without noise."""
+    """Make a value with the bias that clipping may hide; `guarantee=None`: without noise."""
     low, high = case.log.reward_range
     return Value(
         method=method,
@@ -243,7 +240,7 @@ _ALLOWED = "rewards expected of the arms, (arms,) or (n, arms), a function of co
 
 
 def reward_tables(case: WeightedLog, q: Any) -> tuple[Floats, Floats]:
-    """Return expected rewards on the scale [0, 1]: of every arm, (n, K), and of the logged arm, (n,)."""
+    """Return expected rewards in [0, 1] of every arm, (n, K), and of the logged arm, (n,)."""
     log = case.log
     low, high = log.reward_range
     if callable(q):
@@ -261,16 +258,13 @@ def reward_tables(case: WeightedLog, q: Any) -> tuple[Floats, Floats]:
 
 
 def _describe_model(q: Any) -> str | None:
-    """Return a public description of expected rewards; None for functions and for a row of each user."""
     if isinstance(q, RewardModel):
         return repr((q.theta.tolist(), q.reward_range, q.domain))
     return None if callable(q) or np.ndim(q) != 1 else repr(np.asarray(q, dtype=float).tolist())
 
 
 def check_model_spread(q: Any, spread: Any, case: WeightedLog) -> float:
-    """Return how far from the middle a model may be: as given, or the distance of a model that is the same for all
-    users.
-    """
+    """Return a model's largest distance from the middle, as given or that of a model that is the same for all users."""
     if spread is not None:
         half = validation.unit_interval("spread", spread)
         if half > 0.5:
@@ -310,7 +304,7 @@ def dr(
     Returns
     -------
     Value
-        The estimate, its interval and its guarantee.
+        The estimate.
     """
     return _doubly_robust("dr", log, target, q, weight_bound, privacy, spread, seed, path)
 
@@ -395,7 +389,6 @@ def _release_corrections(
     seed: Any,
     path: str,
 ) -> Value:
-    """Release the sums of d = g - 1/2 + w (r - q), w and d^2, and compute the value from them."""
     n = case.people
     domain = DoublyRobustDomain(bound=0.0 if method == "dm" else case.bound, spread=half)
     statistic = domain.statistic(corrections, weights)
@@ -435,7 +428,7 @@ class RewardModel:
     Parameters
     ----------
     theta
-        Of every arm with its constant last, (K, d + 1); or of all arms, (d,).
+        For each arm with its constant last, (K, d + 1); or for all arms, (d,).
     people
         Number of users that it was learned from; evaluate on others.
     """
@@ -470,8 +463,7 @@ def reward_model(
 ) -> RewardModel:
     """Learn a linear model of rewards from one private sum over all users in the log.
 
-    It is a regression for each arm on users' features, or one for all arms on arms' features. The posterior accounts
-    for the noise, as in `LinTS`.
+    It is a regression for each arm on users' features, or one for all arms on arms' features.
 
     Parameters
     ----------
@@ -521,7 +513,6 @@ def reward_model(
 
 
 def _features_or_zeros(contexts: Floats) -> Floats:
-    """Return features, or a single feature 0 where there are none."""
     return contexts if contexts.shape[-1] else np.zeros((len(contexts), 1))
 
 
@@ -539,8 +530,8 @@ class Comparison:
     exclusive
         Whether each target always gives another arm.
     terms
-        Without privacy, each user's contribution to each estimate with the logged reward, and with the least and the
-        largest reward instead, (3, n, J).
+        Without privacy, each user's contribution to each estimate with the logged, the least and the largest reward,
+        (3, n, J).
     """
 
     values: dict[str, Value]
@@ -550,12 +541,10 @@ class Comparison:
 
     @property
     def guarantee(self) -> Guarantee:
-        """The guarantee for all values together."""
         return next(iter(self.values.values())).guarantee
 
     @property
     def best(self) -> str:
-        """The name of the target with the largest estimate."""
         return max(self.values, key=lambda name: self.values[name].estimate)
 
     def __getitem__(self, name: str) -> Value:
@@ -567,7 +556,7 @@ class Comparison:
         """Estimate how much more `one` earns than `other`; return the estimate and the ends of its interval.
 
         Without privacy, and for exclusive targets, the covariance of the estimates is known. Otherwise the interval
-        covers the worst case. Each interval covers with its level alone, not jointly with others.
+        covers the worst case. Each interval has its level alone, not jointly with others.
         """
         first, second = self[one], self[other]
         level = validation.open_probability("level", level)
@@ -600,7 +589,6 @@ class Comparison:
         }
 
     def __str__(self) -> str:
-        """Return one line for each target, the best first, and the guarantee."""
         ranked = sorted(self.values.items(), key=lambda pair: -pair[1].estimate)
         width = max(len(name) for name in self.values)
         lines = [f"{name:<{width}}  {value.summary()}" for name, value in ranked]
@@ -668,7 +656,6 @@ def _name_targets(log: Log, targets: Any) -> dict[str, TargetPolicy]:
 def _release_all(
     cases: dict[str, WeightedLog], trust: Privacy, exclusive: bool, seed: Any, path: str
 ) -> dict[str, WeightedSums]:
-    """Release all targets' sums at once, each scaled by its own bound."""
     domain = ImportanceWeightDomain(bound=1.0, targets=len(cases), moments=True, exclusive=exclusive)
     weights = np.stack([case.weights / case.bound for case in cases.values()], axis=-1)
     first = next(iter(cases.values()))
@@ -684,7 +671,7 @@ def _release_all(
 
 
 def _first_order_terms(method: str, case: WeightedLog, value: Value) -> Floats:
-    """Return what each person adds to an estimate, to first order: with the logged reward, with 0 and 1, (3, n)."""
+    """Return each user's contribution to an estimate, to first order: with the logged reward, with 0 and 1, (3, n)."""
     low, high = case.log.reward_range
     centre, weights = value.law.estimate, case.weights
     if method == "ips":

@@ -1,23 +1,19 @@
 """`Value`, an estimate with its interval, and the laws of means, ratios and differences that intervals come from.
 
-An interval holds the values that a test does not reject. If the value is theta, a sum S(theta) has the mean 0; theta is
-rejected where |S| is so large that this has a probability below alpha/2 on either side.
+An interval holds the values theta that a test does not reject: a sum S(theta) has the mean 0, and theta is rejected
+where a larger |S| has a probability below alpha/2 on either side (docs/how-to/evaluate-a-log.md).
 
 *Variance.* The variance v of S is the sampling variance Q plus the public noise variance N. A released Q has a Gaussian
-error of known standard deviation and may be negative. The probability is averaged over v >= N with the density
-v exp(-(v - released)^2 / 2 error^2), to second order Student's t with Satterthwaite's degrees of freedom;
-`tests/ope/test_intervals.py` computes that it keeps the level.
+error of known standard deviation. The probability is averaged over v >= N with the density v exp(-(v - released)^2 / 2
+error^2).
 
-*Skewness.* Towards the long tail of S, of skewness g, the variance under theta is v (1 + g d), d = S/sqrt v, as for a
-binomial score; the other tail has Hall's (1992) transform. g is estimated from released sums, or bounded by them where
-the estimate would bring an end nearer. One unseen user at the end of the range of rewards is added to variance and
-skewness, so that intervals of rare rewards are valid.
+*Skewness.* Towards the long tail of S, of skewness g, the variance under theta is v (1 + g d), d = S/sqrt v; the other
+tail has Hall's (1992) transform. One unseen user at the end of the range is added to variance and skewness.
 
-*Ratios.* U/V has S(theta) = U - theta V, with the noise of both (Fieller 1954). The least interval is reported that
-contains the values that are not rejected and that rewards can have.
+*Ratios.* U/V has S(theta) = U - theta V, with the noise of both (Fieller 1954).
 
-*Clipping.* Where weights are clipped, the value is known up to an interval of length D only. Ends that are C standard
-errors outside of it cover the value with probability Phi(C + D/se) - Phi(-C) (Imbens and Manski 2004).
+*Clipping.* It leaves an interval of length D for the value, and ends C standard errors outside of it cover the value
+with probability Phi(C + D/se) - Phi(-C) (Imbens and Manski 2004).
 """
 
 from __future__ import annotations
@@ -41,7 +37,7 @@ _GRID = np.linspace(0.0, 1.0, 33)
 
 
 def critical_value(level: float, apart: float) -> float:
-    """Solve Phi(C + apart) - Phi(-C) = level for C, with apart = D/se: from 1.96 at 0 down to 1.645, for 95 %."""
+    """Solve Phi(C + apart) - Phi(-C) = level for C, with apart = D/se."""
     most = float(special.ndtri((1 + level) / 2))
     if not apart > 0:
         return most
@@ -62,14 +58,14 @@ class EstimateLaw(ABC):
 
     @abstractmethod
     def limits(self, z: float) -> tuple[float, float]:
-        """Return ends that are each missed with the probability of z under a normal law; low <= estimate <= high."""
+        """Return ends that are each missed with the normal tail probability of z; low <= estimate <= high."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClippedMass:
-    """The share of a target's probability that clipping has cut off; a released share has an error and may be negative.
+    """The share of a target's probability that clipping has cut off; a released share may be negative.
 
-    The value lies between estimate - `below` share and estimate + `above` share, for any hidden rewards.
+    The value lies between estimate - `below` share and estimate + `above` share.
     """
 
     share: float = 0.0
@@ -83,7 +79,7 @@ class ClippedMass:
 
 
 def interval_ends(law: EstimateLaw, hidden: tuple[ClippedMass, ...], level: float) -> tuple[float, float]:
-    """Return the interval for an estimate with hidden parts; the error of a hidden share is included."""
+    """Return the interval for an estimate with hidden parts, whose errors are included."""
     parts = [each for each in hidden if each.share > 0 or each.stderr > 0]
     below = sum(each.below * each.share for each in parts)
     above = sum(each.above * each.share for each in parts)
@@ -109,26 +105,21 @@ class MeanLaw(EstimateLaw):
 
     @property
     def estimate(self) -> float:  # type: ignore[override]
-        """The mean, clipped to its range."""
         return min(max(self.value, self.inside[0]), self.inside[1])
 
     @property
     def stderr(self) -> float:  # type: ignore[override]
-        """The standard error from sampling and noise."""
         return math.sqrt(mean_variance(self.spread))
 
     @property
     def noise(self) -> float:  # type: ignore[override]
-        """The standard deviation of the privacy noise."""
         return math.sqrt(self.spread.noise)
 
     def limits(self, z: float) -> tuple[float, float]:
-        """Return the ends, each as far away as an error of this probability."""
         low, high = (self._distance(z, side) for side in (-1, 1))
         return self.estimate - low, self.estimate + high
 
     def _distance(self, z: float, side: int) -> float:
-        """Return the distance from the estimate to the end below or above."""
         if not math.isfinite(self.spread.sampled):
             return math.inf
         tail = float(special.ndtr(-z))
@@ -157,19 +148,16 @@ class RatioLaw(EstimateLaw):
 
     @property
     def estimate(self) -> float:  # type: ignore[override]
-        """The ratio, clipped to [0, 1]."""
         return 0.5 + self._theta
 
     @property
     def stderr(self) -> float:  # type: ignore[override]
-        """The standard error, to first order."""
         if not self.sums.weight > 0:
             return math.inf
         return math.sqrt(mean_variance(self.sums.spread(np.array(self._theta)))) / self.sums.weight
 
     @property
     def noise(self) -> float:  # type: ignore[override]
-        """The standard deviation of the privacy noise, to first order."""
         return math.sqrt(self.sums.added(self._theta)) / self.sums.weight if self.sums.weight > 0 else math.inf
 
     def limits(self, z: float) -> tuple[float, float]:
@@ -191,7 +179,7 @@ class RatioLaw(EstimateLaw):
 
 
 def _last_nonnegative(surplus: Callable[[Floats], Floats], start: float, far: float) -> float:
-    """Search for the last point from start to far where the surplus is not negative: by a grid, then by its root."""
+    """Search for the last point from start to far with a nonnegative surplus: by a grid, then by its root."""
     points = start + (far - start) * _GRID
     places = np.flatnonzero(surplus(points) >= 0)
     if not len(places):
@@ -209,7 +197,7 @@ class DifferenceLaw(EstimateLaw):
     2008).
 
     If `apart`, sampling errors are uncorrelated, or `shared` is the standard deviation that their correlation adds.
-    Otherwise they are added up, which covers the worst case.
+    Otherwise the worst case is covered.
     """
 
     first: EstimateLaw
@@ -219,17 +207,14 @@ class DifferenceLaw(EstimateLaw):
 
     @property
     def estimate(self) -> float:  # type: ignore[override]
-        """The first estimate minus the second."""
         return self.first.estimate - self.second.estimate
 
     @property
     def noise(self) -> float:  # type: ignore[override]
-        """The standard deviation of both noises."""
         return math.hypot(self.first.noise, self.second.noise)
 
     @property
     def stderr(self) -> float:  # type: ignore[override]
-        """The standard error of the difference."""
         return self._joined(self.first.stderr, self.second.stderr, 1.0)
 
     def limits(self, z: float) -> tuple[float, float]:
@@ -247,7 +232,6 @@ class DifferenceLaw(EstimateLaw):
 
 
 def _noise_share(law: EstimateLaw) -> float:
-    """Return the noise's share of the variance, 0 where the variance is unknown."""
     return min((law.noise / law.stderr) ** 2, 1.0) if 0 < law.stderr < math.inf else 0.0
 
 
@@ -270,7 +254,7 @@ class Value:
     weight_bound
         The bound at which weights were clipped; infinite if they were not.
     clipped_mass
-        The share of the target's probability that was cut off, at most.
+        Upper bound on the share of the target's probability that was cut off.
     effective_sample_size
         The number of users, drawn by the target itself, with the same information; None if not released.
     guarantee
@@ -317,7 +301,7 @@ class Value:
         return min(least + span * max(low, 0.0), self.estimate), max(least + span * min(high, 1.0), self.estimate)
 
     def diagnostics(self) -> dict[str, Any]:
-        """Return numbers that show whether the estimate can be trusted, as plain values for JSON."""
+        """Return numbers that show whether the estimate can be trusted."""
         low, high = self.interval()
         return {
             **self.to_dict(),
@@ -371,7 +355,7 @@ class Value:
         return "\n".join([*lines, str(self.guarantee)])
 
     def summary(self) -> str:
-        """Return the estimate and the 95 % interval as a line of text; an interval that excludes nothing is named."""
+        """Return the estimate and the 95 % interval as a line of text."""
         low, high = self.interval()
         everything = ", the whole range of rewards" if (low, high) == self.reward_range else ""
         return f"{self.estimate:.4g}, 95 % interval {low:.4g} to {high:.4g}{everything}"

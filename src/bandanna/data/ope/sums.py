@@ -37,12 +37,7 @@ _SEEDED = ("anyone who knows the seed", "everything, because this is a test")
 class ReleasedSum:
     """A released sum, the noise variance in each coordinate, and its guarantee.
 
-    Parameters
-    ----------
-    variance
-        In every direction, or an upper bound where it depends on the data (`LocalUnit.std_along`).
-    laplace
-        Whether the noise is Laplace; else it is nearly normal.
+    `variance` may be an upper bound; `laplace`: the noise is Laplace, else nearly normal.
     """
 
     total: Floats  # (dim,)
@@ -56,7 +51,7 @@ def release_sum(
 ) -> ReleasedSum:
     """Release a sum over a log by the privacy model's protocol; noise is secure unless a seed is given.
 
-    `query` has the public values that the statistic is made of, and None for functions and raw data.
+    `query` has the public values of the statistic, and None for functions and raw data.
     """
     protocol = protocol_for(privacy.with_default_protocol("auto"), statistic.domain, statistic.users)
     source, way = _source(seed, path)
@@ -97,7 +92,7 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class WeightedLog:
-    """A log and a target: weights w = pi/p, clipped at `bound`, which is infinite where nothing is clipped.
+    """A log and a target: weights w = pi/p, clipped at `bound`, infinite if nothing is clipped.
 
     `safe`: weights cannot exceed the bound, by public facts.
     """
@@ -109,24 +104,20 @@ class WeightedLog:
 
     @cached_property
     def raw(self) -> Floats:
-        """Weights pi/p before they are cut, (n,)."""
         log = self.log
         with np.errstate(over="ignore"):  # infinite, and cut: NumPy's warning would tell of somebody
             return np.asarray(self.target.chances[np.arange(len(log)), log.arms] / log.propensities)
 
     @cached_property
     def weights(self) -> Floats:
-        """The weights, clipped at the bound, (n,)."""
         return np.minimum(self.raw, self.bound)
 
     @cached_property
     def rewards(self) -> Floats:
-        """The rewards on the scale [0, 1], (n,)."""
         return self.log.scaled_rewards()
 
     @property
     def people(self) -> int:
-        """The number of people."""
         return len(self.log)
 
 
@@ -182,22 +173,18 @@ class ErrorSpread:
 
     Parameters
     ----------
-    sampled
-        Sampling variance, exact or as released; then it may be negative.
-    noise
-        Noise variance: public, and exact or an upper bound.
+    sampled, noise
+        Sampling variance, exact or released, and public noise variance.
     error
-        Standard deviation of the noise in `sampled`, 0 where it is exact.
+        Standard deviation of the noise in `sampled`.
     third
         Third cumulant of sampling, exact or estimated.
     steepest
-        Upper bounds of the third cumulant of the error downwards and upwards, where `third` was estimated.
+        Upper bounds of the third cumulant of the error downwards and upwards, if `third` was estimated.
     lean
-        Covariance of the noise of the sum with the noise in `sampled`.
+        Covariance of the noise of the sum with that in `sampled`.
     extra
         Variance of one unseen user.
-    laplace
-        Whether the noise has Laplace tails; else they are normal.
     """
 
     sampled: float | Floats
@@ -241,7 +228,7 @@ def _shares() -> Floats:
 
 
 def possible_variances(spread: ErrorSpread) -> tuple[Floats, Floats]:
-    """Return possible variances of the sum, (..., nodes), and their weights: a normal law cut at the noise, times v."""
+    """Return possible variances of the sum, (..., nodes), and their weights."""
     sampled, noise, error, extra = (
         np.asarray(each, dtype=float)[..., None] for each in (spread.sampled, spread.noise, spread.error, spread.extra)
     )
@@ -276,10 +263,9 @@ def tail_probability(distance: Floats, spread: ErrorSpread) -> Floats:
 
 
 def skewed_deviate(d: Floats, g: Floats) -> Floats:
-    """Return the normal deviate that is as likely as a studentised sum at d of skewness g.
+    """Return the normal deviate of a studentised sum at d of skewness g.
 
-    For g > 0 the variance under the tested value is v (1 + g d); for g < 0 it is Hall's transform. Both are
-    d - g (2 d^2 + 1)/6 to first order.
+    For g > 0 the variance under the tested value is v (1 + g d); for g < 0 it is Hall's transform.
     """
     long = np.clip(g, 0.0, _LONGEST_SKEW)
     score = d / np.sqrt(1 + long * d)
@@ -290,7 +276,7 @@ def skewed_deviate(d: Floats, g: Floats) -> Floats:
 
 
 def laplace_tail(y: Floats, share: Floats) -> Floats:
-    """Return P(X >= y) for X = Laplace + normal with variance 1; `share` is the share of Laplace in the variance."""
+    """Return P(X >= y) for X = Laplace + normal with variance 1; `share` is the Laplace share of the variance."""
     b = np.sqrt(np.maximum(share, 1e-12) / 2)
     a = np.sqrt(np.maximum(1 - share, 1e-12))
     ratio = a / b
@@ -320,15 +306,11 @@ class WeightedSums:
     squares
         Sums of w^2 rho^2, w^2 rho and w^2, exact or as released.
     cubes
-        Sums of w^3 rho^3, w^3 rho^2, w^3 rho and w^3, where they are known.
+        Sums of w^3 rho^3, w^3 rho^2, w^3 rho and w^3, if known.
     noise
         Noise variances of the first five sums.
-    laplace
-        Whether the noise is Laplace.
-    people
-        Number n of users.
     largest
-        M, or the largest weight where there is no bound.
+        M, or the largest weight without a bound.
     hidden
         The share of the target's probability that clipping has cut off, and its standard error.
     """
@@ -346,23 +328,20 @@ class WeightedSums:
 
     @property
     def private(self) -> bool:
-        """Whether the sums were released with noise."""
         return self.guarantee is not None
 
     @property
     def ratio(self) -> float:
-        """U/V, clipped to the range of rewards."""
         return min(max(self.value / self.weight, -0.5), 0.5) if self.weight > 0 else 0.0
 
     @property
     def size(self) -> float:
-        """The effective sample size."""
         square = self.possible[2]
         return min(max(self.weight, 0.0) ** 2 / square, float(self.people)) if square > 0 else 0.0
 
     @property
     def possible(self) -> tuple[float, float, float]:
-        """The sums of squares nearest to the released ones that n people with weights up to M can have."""
+        """The sums of squares nearest to the released ones that n users with weights up to M can have."""
         a, b, c = self.squares
         if not self.private:
             return a, b, c
@@ -374,7 +353,6 @@ class WeightedSums:
         return a, min(max(b, bound * value - slack, -most), bound * value + slack, most), c
 
     def at(self, theta: float) -> float:
-        """Return the sum of w^2 (rho - theta)^2."""
         a, b, c = self.squares
         return a - 2 * theta * b + theta**2 * c
 
@@ -387,7 +365,7 @@ class WeightedSums:
         return self.noise[0] + theta**2 * self.noise[1]
 
     def spread(self, theta: Floats) -> ErrorSpread:
-        """Return the spread of the sum of w (rho - theta) if the value is theta, so that its mean is 0."""
+        """Return the spread of the sum of w (rho - theta) if the value is theta."""
         sampled, error, lean = self._second(theta)
         third = self.third(theta, sampled)
         steepest = None if self.cubes is not None else (self._steepest(theta, -1), self._steepest(theta, 1))
@@ -397,16 +375,15 @@ class WeightedSums:
         )  # fmt: skip
 
     def _second(self, theta: Floats) -> tuple[Floats, Floats, Floats]:
-        """Bound the released sum w^2 (rho - theta)^2 from above; return it, its noise's standard deviation, and the
-        covariance
-        of that with the noise of sum w (rho - theta).
+        """Bound the released sum w^2 (rho - theta)^2 from above.
 
-        The noise of sum w^2 rho is large. With s the sign of theta, the sum of (M - w) (w/2 - s w rho) >= 0 is
+        Return it, its noise's standard deviation, and the covariance of that with the noise of sum w (rho - theta).
+        With s the sign of theta, the sum of (M - w) (w/2 - s w rho) >= 0 is
 
             s sum w^2 rho - sum w^2 / 2 + M (sum w / 2 - s sum w rho),
 
-        so any multiple l of it, from 0 to 2 |theta|, may be added; l = 2 |theta| removes sum w^2 rho altogether. The l
-        that costs least in the end is guessed from the sum of w^2.
+        so any multiple l of it, from 0 to 2 |theta|, may be added; l = 2 |theta| removes the noisy sum w^2 rho
+        altogether.
         """
         (a, b, c), n, bound = self.squares, self.people, self.largest
         theta = np.asarray(theta, dtype=float)[..., None]
@@ -429,8 +406,7 @@ class WeightedSums:
         """Return the third cumulant of the sum of w (rho - theta).
 
         From released sums it is approximate: w^3 is replaced by w^2 times sum w^2 / sum w, and rho^3 by rho times the
-        mean of rho^2, which is exact for rewards of 0 or 1 and weights of 0 or M. Only the part above its own noise
-        counts.
+        mean of rho^2. Only the part above its own noise counts.
         """
         if self.cubes is not None:
             a, b, c, d = self.cubes
@@ -448,8 +424,7 @@ class WeightedSums:
     def _steepest(self, theta: Floats, side: int) -> Floats:
         """Bound the third cumulant of the sum of w y, y = side (rho - theta), from above, with w^3 as in `third`.
 
-        No y is above h = 1/2 - side theta, so y^3 <= (h - 2 k) y^2 + (2 k h - k^2) y + k^2 h for every k; the least is
-        taken.
+        As y <= h = 1/2 - side theta, y^3 <= (h - 2 k) y^2 + (2 k h - k^2) y + k^2 h for every k.
         """
         if not self.weight > 0:
             return np.zeros_like(theta)
@@ -462,7 +437,7 @@ class WeightedSums:
 
 
 def mean_cut_off(excess: Floats) -> tuple[float, float]:
-    """Return the mean of what was cut off, (n,), and its standard error; both are 0 if nothing was."""
+    """Return the mean of what was cut off, (n,), and its standard error."""
     share, n = float(np.mean(excess)), len(excess)
     if share < 1e-12:
         return 0.0, 0.0

@@ -51,7 +51,7 @@ class TargetPolicy:
     """The probabilities `chances`, (n, K), with which a target gives every arm to every user in the log.
 
     `constant`, (K,), is set if they are the same for all users, and therefore public. `query` describes the target by
-    public values; None for a function of contexts and for a row of each user.
+    public values, or is None.
     """
 
     name: str
@@ -66,7 +66,7 @@ class TargetPolicy:
 
     @property
     def arm(self) -> int | None:
-        """The arm that everybody is given, None if there is none."""
+        """The arm that all users are given, None if there is none."""
         if self.constant is None or self.constant.max() < 1:
             return None
         return int(np.argmax(self.constant))
@@ -74,7 +74,7 @@ class TargetPolicy:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LearnedPolicy:
-    """A policy and its newest snapshot, with the names of its arms and its feature map where it has them."""
+    """A policy and its newest snapshot, with arm names and feature map if known."""
 
     policy: Policy[Any]
     snapshot: Any
@@ -82,9 +82,7 @@ class LearnedPolicy:
     features: Map | None = None
 
     def seen(self, log: Log) -> Log:
-        """Return the log with its arms in the policy's order: by name, or as they are if the policy's arms have no
-        names.
-        """
+        """Return the log with its arms in the policy's order, by name if the policy's arms have names."""
         known = getattr(self.policy, "n_arms", None)
         if known is None or self.arms is None or self.arms == tuple(range(known)) != log.names:
             return log
@@ -94,7 +92,7 @@ class LearnedPolicy:
 def to_target_policy(
     log: Log, given: Any, name: str = "target", progress: Callable[[int, int, str], None] | None = None
 ) -> TargetPolicy:
-    """Return the target's probabilities for the people in a log; `progress` is called as they are computed."""
+    """Return the target's probabilities for the users in a log, reporting `progress`."""
     if isinstance(given, TargetPolicy):
         return given
     if isinstance(given, str):
@@ -128,7 +126,6 @@ def to_target_policy(
 
 
 def _target_by_name(log: Log, given: str, name: str) -> TargetPolicy:
-    """Return the target that always gives one arm, or any eligible arm with equal probability."""
     n, arms = len(log), log.n_arms
     if given == "uniform":
         if log.eligible is not None:
@@ -215,7 +212,7 @@ _PLACES_ALLOWED = (
 
 
 def load_learned_policy(place: str) -> LearnedPolicy:
-    """Load policy and newest snapshot, arms and features; publications of a task are verified."""
+    """Load policy, newest snapshot, arms and features; publications of a task are verified."""
     if place.startswith(("http://", "https://")):
         from bandanna.deployment.task.document import find_analyzer_url, find_task
         from bandanna.deployment.task.export import fetch_newest
@@ -234,7 +231,6 @@ def load_learned_policy(place: str) -> LearnedPolicy:
 
 
 def _read_beside(path: Path) -> list[str]:
-    """Return "uniform" and the names of the files in the same folder, for suggestions."""
     names = ["uniform"]
     with suppress(OSError):
         names += [each.name for each in islice(path.absolute().parent.iterdir(), 1000) if each.suffix != ".journal"]
