@@ -1,6 +1,6 @@
 """Composition of events: the epsilon and delta that a sequence of releases costs one user.
 
-Every number returned is an upper bound on the truth. Unknown events are refused.
+Every number returned is an upper bound. Unknown events are refused.
 """
 
 from __future__ import annotations
@@ -38,9 +38,8 @@ _LARGEST_PURE = 600.0  # pure epsilon of one event; what is larger is priced by 
 def composed_delta(counts: Counter[events.Event], epsilon: float, tail: float) -> float:
     """Return delta at `epsilon` of all events together, spending about `tail` of total-variation mass.
 
-    Each event is replaced by a pair that dominates it, and the pairs' loss distributions are convolved (dp-accounting):
-    one Gaussian for everything with a Gaussian price; Laplace noise on one real coordinate as it is; randomized
-    response for other pure events; shuffled Gaussians as a report among mixtures.
+    Each event is replaced by a pair that dominates it, all Gaussian prices by one Gaussian. The pairs' loss
+    distributions are convolved (dp-accounting).
     """
     rounded = 10.0 ** math.floor(math.log10(tail))  # neighbouring epsilons share one composition
     total, spent = _compose(tuple(counts.items()), rounded)
@@ -51,7 +50,7 @@ def composed_delta(counts: Counter[events.Event], epsilon: float, tail: float) -
 
 @lru_cache(maxsize=64)
 def _compose(counts: tuple[tuple[events.Event, int], ...], tail: float) -> tuple[Any, float]:
-    """Return the composed loss distribution (None if nothing is proven) and the mass beyond it."""
+    """Return the composed losses (None if nothing is proven) and the mass beyond them."""
     from dp_accounting.pld import privacy_loss_distribution as pld
 
     share = tail / sum(times for _, times in counts)
@@ -137,12 +136,11 @@ _NUMERICAL = (*_PURE, events.ShuffledGaussianEvent)
 class Accountant:
     """An immutable account of events about one user.
 
-    The accountant prices them by one of three routes, in this order of preference:
+    The first of these routes that applies gives the price:
 
     * one binomial release: exact for one integer, else Theorem A with the rounding bound for a single release (A.3);
-    * everything with a Gaussian price: squares of mu and tails add (parts of one record cost less, `RecordEvent`); the
-      conversion to (epsilon, delta) is exact;
-    * anything else that is known (Laplace, caps, shuffled Gaussians): numerical composition of privacy losses.
+    * Gaussian prices: squares of mu and tails add, parts of one record cost less (`RecordEvent`), conversion is exact;
+    * Laplace noise, caps and shuffled Gaussians: numerical composition of privacy losses.
 
     Parameters
     ----------
@@ -222,7 +220,7 @@ def delta(event: events.Event, epsilon: float) -> float:
 def epsilon(event: events.Event, delta_: float) -> float:
     """Return the smallest epsilon proven for `event` at `delta_` in [0, 1); infinity if there is none.
 
-    For shuffled Gaussian batches it is at most 1 part in 10^5 above what a longer search would find.
+    For shuffled Gaussian batches it is at most 1 part in 10^5 too large.
     """
     delta_ = validation.delta(delta_)
     counts = count_atoms(event)
@@ -275,7 +273,6 @@ def delta_near(event: events.Event, epsilon: float, target: float) -> float:
 
 
 def _unwrap_single(event: events.Event) -> events.Event:
-    """Return the single release in a composition or repetition of one."""
     while True:
         if isinstance(event, events.CompositionEvent) and len(event.events) == 1:
             (event,) = event.events
@@ -312,7 +309,7 @@ def _shuffled_batches(counts: Counter[events.Event]) -> tuple[events.ShuffledGau
 
 @lru_cache(maxsize=256)
 def _shuffled_epsilon(event: events.ShuffledGaussianEvent, times: int, delta_: float) -> float:
-    """Return epsilon without the reports' tails, at most 1 part in 10^5 above the least."""
+    """Return epsilon without the reports' tails, within 1 part in 10^5."""
     return shuffled_gaussian.shuffled_gaussian_epsilon(
         std=event.std, sensitivity=event.sensitivity, users=event.users, times=times, delta=delta_
     )
@@ -333,7 +330,7 @@ def tail_for(target: float, epsilon: float) -> float:
 
 
 def single_binomial_delta(event: events.BinomialEvent, epsilon: float, tail: float) -> float:
-    """Return delta of one binomial release: exact for one integer, else Theorem A with the rounding bound A.3."""
+    """Return delta of one binomial release: exact for one integer, else by Theorem A with the rounding bound A.3."""
     beyond = event.tail * (1 + math.exp(min(epsilon, 700.0)))
     if event.dim == 1 and not event.rounded and event.trials <= prices.MOST_TRIALS:
         sure = prices.binomial_delta(event.trials, event.probability, math.ceil(event.shift), epsilon)
@@ -363,10 +360,9 @@ SEPARATOR = "\x1f"  # in the names of tasks that are parts of alternatives: task
 def iterate_alternatives(tasks: Mapping[str, EventCounts]) -> Iterator[dict[str, EventCounts]]:
     """Yield the tasks that one user can be in: one alternative of each set.
 
-    Sums over the users with whom a policy explores, and over the others, are alternatives: a user is in one of them,
-    and the dearest counts. A user who changes alternatives between neighbouring worlds moves both sums by a
-    contribution, which for reports in a ball around 0 costs no more than the dearer one (proofs.md 0.4). The caller
-    checks the reports (`policies.base.check_group`).
+    A user is in one of the alternatives, and the dearest counts. A user who changes alternatives between neighbouring
+    worlds costs no more if reports lie in a ball around 0 (proofs.md 0.4); the caller checks that
+    (`policies.base.check_group`).
     """
     families: dict[str, dict[str, list[str]]] = {}
     for name in tasks:
@@ -394,7 +390,7 @@ def is_within_budget(tasks: Mapping[str, EventCounts], participations: int, budg
 
 
 def _join_records(tasks: Mapping[str, EventCounts], participations: int) -> Mapping[str, EventCounts]:
-    """Drop records unless every user takes part once: otherwise a user may have several, each priced by itself."""
+    """Drop records unless every user takes part once, because a user with several pays for each by itself."""
     if participations == 1:
         return tasks
     return {
@@ -425,8 +421,8 @@ def _check_within(tasks: Mapping[str, EventCounts], participations: int, budget:
 def compute_spent(tasks: Mapping[str, EventCounts], participations: int, delta: float) -> float:
     """Return the smallest epsilon at `delta` that holds for every user; 0 if nothing was released.
 
-    A user is in at most M batches of a task, so a task costs what its M most expensive batches cost together. A
-    continual release is one event for its whole stream and is charged once. Tasks compose.
+    A user is in at most M batches of a task, so a task costs as much as its M dearest batches. A continual release is
+    one event and is charged once. Tasks compose.
     """
     joined = _join_records(tasks, participations)
     return max(_search_spent(chosen, participations, delta) for chosen in iterate_alternatives(joined))
@@ -463,7 +459,7 @@ def _delta(tasks: Mapping[str, EventCounts], participations: int, epsilon: float
 
 
 def _compose_worst_case(tasks: Iterable[EventCounts], participations: int) -> events.Event:
-    """Compose, from every kind of batch, as many as a user can be in: no choice of M costs more."""
+    """Compose as many batches of every kind as a user can be in, which no choice of M exceeds."""
     parts = [
         events.RepetitionEvent(event=event, times=1 if is_stream(event) else min(participations, count))
         for batches in tasks
@@ -473,7 +469,7 @@ def _compose_worst_case(tasks: Iterable[EventCounts], participations: int) -> ev
 
 
 def is_stream(event: events.Event) -> bool:
-    """Return whether an event covers a whole stream: it is priced once for all participations and steps."""
+    """Return whether an event covers a whole stream and is priced once for all participations."""
     counts = count_atoms(event)
     return bool(counts) and all(isinstance(events.unwrap_record(atom), events.ContinualEvent) for atom in counts)
 
@@ -493,7 +489,7 @@ def _select_dearest(
 
 
 def _price_heaviest(batches: EventCounts, participations: int, tail: float) -> Price:
-    """Return the M largest mu composed, with M times the largest tail: no choice of M batches costs more."""
+    """Compose the M largest mu, with M times the largest tail, which no choice of M batches exceeds."""
     streams = [price(event, tail) for event in batches if is_stream(event)]
     single = {event: count for event, count in batches.items() if not is_stream(event)}
     prices = [price(event, tail) for event in single]

@@ -55,9 +55,9 @@ def spread_on_lattice(mu: float, epsilon: float) -> Lattice:
 
 
 def spread_on_lattices(mu: float, epsilon: ArrayLike) -> Lattice:
-    """Spread s - tau under (R + S)/2 over a lattice: each cell's mass and mean are known (proofs.md B.2).
+    """Spread s - tau under (R + S)/2 over a lattice, by the mass and the mean of each cell (proofs.md B.2).
 
-    The share of the upper point of a cell [a, a + h] of s is (R(cell) (1 - a) - S(cell) (1 + a)) / (2 h).
+    The upper point of a cell [a, a + h] of s gets (R(cell) (1 - a) - S(cell) (1 + a)) / (2 h).
     """
     tau, step = np.tanh(np.asarray(epsilon) / 2)[..., None], math.tanh(mu / 2) / _FINENESS  # (..., 1)
     end = math.tanh(mu * (_REACH + mu / 2) / 2)
@@ -83,7 +83,6 @@ def spread_on_lattices(mu: float, epsilon: ArrayLike) -> Lattice:
 
 
 def _cells(edges: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return Phi(b) - Phi(a) of neighbouring edges, without cancellation."""
     low, high = edges[..., :-1], edges[..., 1:]
     mirrored = low > 0
     return np.asarray(special.ndtr(np.where(mirrored, -low, high)) - special.ndtr(np.where(mirrored, -high, low)))
@@ -93,15 +92,11 @@ def stop_loss(*, users: int, chance: float, mu: float, epsilon: float) -> float:
     """Return an upper bound on E (m - tanh(epsilon/2))+ (Theorem B, proofs.md B.1).
 
     m is the mean of C + 1 independent s = tanh(log(R/S) / 2) under (R + S)/2, C ~ Bin(n - 1, p), R and S the user's two
-    laws. Then delta = (1 + e^epsilon) E (m - tau)+, tau = tanh(epsilon / 2), in both directions, and with coins b_i of
-    chance p
+    laws. Then delta = (1 + e^epsilon) E (m - tau)+, tau = tanh(epsilon / 2), and with coins b_i of chance p
 
         E (m - tau)+ = E (Y)+ / (n p),      Y = sum_i b_i (s_i - tau).
 
-    s - tau is put on a lattice h Z, spread from above. With K the moment generating function of one summand, any theta
-    > 0 and z_j = theta + 2 pi i j / (N h), proofs.md B.2 has
-
-        E (Y)+ <= 1/(N h) sum_j K(z_j)^n (h/2)^2 / sinh^2(h z_j / 2).
+    E (Y)+ is bounded on a lattice h Z by N values of the moment generating function (`TiltCircle`, proofs.md B.2).
     """
     grid = spread_on_lattice(mu, epsilon)
     x = np.asarray(grid.step * grid.places, dtype=np.float64)
@@ -120,7 +115,11 @@ def stop_loss(*, users: int, chance: float, mu: float, epsilon: float) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class TiltCircle:
-    """The N = `points` tilts z_j and the sum over them, for one law on multiples of `step` or for several."""
+    """The N = `points` tilts z_j = theta + 2 pi i j / (N h), and the sum over them for one law or several (proofs.md
+    B.2).
+
+        E (Y)+ <= 1/(N h) sum_j K(z_j)^n (h/2)^2 / sinh^2(h z_j / 2)      for any theta > 0
+    """
 
     users: int
     chance: float
@@ -138,7 +137,7 @@ class TiltCircle:
         return np.asarray(1 - self.chance + self.chance * fft.rfft(masses))
 
     def counts(self, size: NDArray[np.float64], most: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """Return which |K(z_j)| are large enough beside K(theta) for their terms to be computed."""
+        """Return which |K(z_j)| are large enough beside K(theta) to matter."""
         return np.asarray(size > most * math.exp(-_FAINT / self.users))
 
     def terms(
@@ -149,10 +148,9 @@ class TiltCircle:
         most: NDArray[np.float64],
         theta: ArrayLike,
     ) -> NDArray[np.float64]:
-        """Return the terms of the sum in units of K(theta)^n, (J,).
+        """Return the terms of the sum in units of K(theta)^n, (J,), for places j with values k.
 
-        Arguments are places j, values k and their sizes, K(theta) and theta. (K / K(theta))^n = far e^(i angle), and 1
-        / sinh^2(a - i b) = (one + i other)^2 for a - i b = h conj(z_j) / 2.
+        (K / K(theta))^n = far e^(i angle), and 1 / sinh^2(a - i b) = (one + i other)^2 for a - i b = h conj(z_j) / 2.
         """
         a, b = np.multiply(theta, self.step / 2), j * (math.pi / self.points)
         one, other = np.sinh(a) * np.cos(b), np.cosh(a) * np.sin(b)  # sinh(a - i b) = one - i other
@@ -178,7 +176,7 @@ def bound_rounding(
 ) -> NDArray[np.float64]:
     """Bound rounding errors and faint terms in units of K(theta)^n (proofs.md B.2).
 
-    The bound is (n eta e^(n eta) + e^-45) times the sum of |(h/2)^2 / sinh^2|, with eta the relative error of K.
+    With eta the relative error of K: (n eta e^(n eta) + e^-45) times the sum of |(h/2)^2 / sinh^2|.
     """
     theta = np.asarray(theta)
     norm = math.sqrt(points) * np.linalg.norm(tilted, axis=-1) / tilted.sum(axis=-1)
@@ -188,13 +186,13 @@ def bound_rounding(
 
 
 def newton_step(theta: _Number, mean: _Number, variance: _Number) -> tuple[_Number, _Number]:
-    """Return the slope of n log K(theta) - 2 log theta, from the tilted Y's mean and variance, and its likely root."""
+    """Return the slope of n log K(theta) - 2 log theta, and its likely root."""
     slope = mean - 2 / theta
     return slope, theta - slope / (variance + 2 / theta**2)
 
 
 def _saddle(x: NDArray[np.float64], weights: NDArray[np.float64], users: int, chance: float) -> tuple[float, float]:
-    """Return theta near the least n log K(theta) - 2 log theta, and the tilted standard deviation of Y (Newton)."""
+    """Return theta near the minimum of n log K(theta) - 2 log theta, and the tilted standard deviation of Y."""
     low, high = 0.0, math.inf
     theta = 1 / math.sqrt(users * chance * float(weights @ x**2))
     for _ in range(60):
@@ -247,7 +245,6 @@ def _tilted(
 def _saddles(
     x: NDArray[np.float64], weights: NDArray[np.float64], users: int, chance: float
 ) -> tuple[NDArray[np.float64], float]:
-    """Return `_saddle` of every row: theta, (R,), and the largest standard deviation."""
     last, below, likely = x[:, -1], x[0] - x[0, -1], chance * weights  # x = last + below in every row
     powers = np.stack([np.ones_like(below), below, below**2], axis=1)  # (Q, 3)
     most = np.where(weights > 0, x, -math.inf).max(axis=1)  # the last point with a weight
@@ -301,7 +298,7 @@ class LossDistribution:
         return LossDistribution(step=self.step, first=times * self.first + low, masses=masses, infinite=infinite)
 
     def _reach(self, times: int) -> tuple[int, int]:
-        """Return the places of the composed losses beyond which lies `_CUT` of mass, by Chernoff's bound."""
+        """Return the places beyond which composed losses have `_CUT` of mass, by Chernoff's bound."""
         order = np.arange(1, 21) / len(self.masses)
         grown = np.exp(np.outer(np.arange(len(self.masses)), order))  # (L, 20)
         with np.errstate(divide="ignore", invalid="ignore"):  # next to no mass: rounding may leave less than none
@@ -318,7 +315,6 @@ class LossDistribution:
         return self.infinite - float(self.masses[beyond:] @ np.expm1(np.minimum(above, 0.0)))
 
     def pld(self) -> PrivacyLossDistribution:
-        """Return the distribution for dp-accounting; one direction serves both."""
         from dp_accounting.pld import pld_pmf, privacy_loss_distribution
 
         pmf = pld_pmf.DensePLDPmf(self.step, self.first, self.masses, self.infinite, True)
@@ -330,10 +326,9 @@ def blanket_losses(
 ) -> LossDistribution:
     """Return privacy losses that dominate one report among `users`, at `mu` = Delta_2 / sigma (proofs.md B.2).
 
-    The pair of `stop_loss` has the densities 1 + m and 1 - m and the loss 2 artanh(m). E (m - tau)+ is convex in tau:
-    its chords between knots tau_k = tanh(k g / 2) belong to an m that is always at a knot, which dominates. So does the
-    greatest convex function below computed upper bounds. Losses are multiples of g, the `discretization`, by default a
-    tenth of their standard deviation. m has the mass v_k at tau_k and at -tau_k, so the loss k g has v_k (1 + tau_k).
+    Losses are multiples k g of g, the `discretization` (by default a tenth of their standard deviation). The bound E (m
+    - tau)+ of `stop_loss` is convex in tau; its chords between tau_k = tanh(k g / 2) belong to a dominating m on these
+    knots. m has the mass v_k at tau_k and at -tau_k, so the loss k g has v_k (1 + tau_k).
     """
     users, local = validation.integer("users", users), validation.positive("local_epsilon", local_epsilon)
     coarse = float(loss_std(users=users, local_epsilon=local, mu=validation.positive("mu", mu))) / _RETURNING_FINENESS
@@ -363,7 +358,7 @@ def composed_blanket(users: int, local_epsilon: float, mu: float, times: int) ->
 def _profile(
     users: int, chance: float, mu: float, step: float, stride: int
 ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
-    """Return knots k >= 0, 1 - tau_k and a convex bound on E (m - tau_k)+; (K,) each."""
+    """Return knots k >= 0, 1 - tau_k and a convex bound on E (m - tau_k)+."""
     alone = gdp.epsilon(_RETURNING_FAINT / 100, mu)  # a report reveals no more among others
     ahead = _knots(step, stride, min(LARGEST_LOSS_RATIO, alone))
     room = max(1, min(_ROWS, round(_ROOM / math.sqrt(users * chance))))
@@ -383,7 +378,7 @@ def _profile(
 
 
 def _knots(step: float, stride: int, end: float) -> Iterator[int]:
-    """Yield 0, `stride`, 2 `stride`, ...; far out, each knot is `_GROWTH` times the last, up to a loss of `end`."""
+    """Yield 0, `stride`, 2 `stride`, ...; knots beyond grow by `_GROWTH`, up to a loss of `end`."""
     k = 0
     while k * step <= end:
         yield k
@@ -392,7 +387,7 @@ def _knots(step: float, stride: int, end: float) -> Iterator[int]:
 
 
 def _convex_minorant(x: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[list[float], list[float]]:
-    """Return the vertices of the greatest convex function below the points, from (0, 0) on."""
+    """Return the vertices of the greatest convex function below the points."""
     vertices = [(0.0, 0.0)]
     for point in zip(x.tolist(), y.tolist(), strict=True):
         while len(vertices) > 1:

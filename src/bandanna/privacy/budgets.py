@@ -38,7 +38,6 @@ class PureDP(Budget):
         object.__setattr__(self, "epsilon", validation.epsilon(self.epsilon))
 
     def mu(self) -> float:
-        """Refuse: no Gaussian release is pure."""
         if math.isinf(self.epsilon):
             return math.inf
         raise InvalidBudget("delta", 0.0, "a number in (0, 1)", gdp.NEVER_PURE)
@@ -80,7 +79,6 @@ class ApproxDP(Budget):
         object.__setattr__(self, "delta", validation.delta(self.delta))
 
     def mu(self) -> float:
-        """Return mu of the analytic Gaussian mechanism, exact for every epsilon."""
         if 0 < self.delta < _LEAST_DELTA:
             raise InvalidBudget("delta", self.delta, f"at least {_LEAST_DELTA:g}", "Shares of it must be floats")
         return gdp.mu(self.epsilon, self.delta)
@@ -97,7 +95,6 @@ class ZCDP(Budget):
         object.__setattr__(self, "rho", validation.epsilon(self.rho, argument="rho"))
 
     def mu(self) -> float:
-        """Return sqrt(2 rho): a mu-GDP Gaussian release is exactly (mu^2/2)-zCDP."""
         return math.sqrt(2 * self.rho)
 
     def pure(self) -> float:
@@ -110,11 +107,9 @@ class ZCDP(Budget):
         )
 
     def to_renyi(self, alpha: float) -> RenyiDP:
-        """Convert by definition: epsilon = alpha rho."""
         return RenyiDP(alpha=alpha, epsilon=alpha * self.rho)
 
     def to_approx(self, delta: float) -> ApproxDP:
-        """Convert by the best of the Renyi conversions over all orders."""
         delta = _positive_delta(delta)
         if math.isinf(self.rho):
             return ApproxDP(epsilon=math.inf, delta=delta)
@@ -145,7 +140,6 @@ class RenyiDP(Budget):
         object.__setattr__(self, "alpha", _order(self.alpha))
 
     def mu(self) -> float:
-        """Return mu with alpha mu^2/2 = epsilon, the divergence of a mu-GDP Gaussian release."""
         return math.sqrt(2 * self.epsilon / self.alpha)
 
     def to_approx(self, delta: float) -> ApproxDP:
@@ -167,7 +161,6 @@ def _renyi_epsilon(alpha: Floats, divergence: Floats, delta: float) -> Floats:
 
 
 def _log_cosh(x: float) -> float:
-    """Return log cosh x for x >= 0, without overflow or cancellation."""
     return math.log1p(2 * math.sinh(x / 2) ** 2) if x < 1 else x + math.log1p(math.exp(-2 * x)) - math.log(2)
 
 

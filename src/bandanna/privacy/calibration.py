@@ -31,7 +31,7 @@ _NO_NOISE = "Use bd.none() for no noise"
 def gaussian_std(*, sensitivity: float, dim: int, budget: Budget, participations: int = 1) -> float:
     """Return the least std of Gaussian noise on a `dim`-vector of l2 `sensitivity`, for M = `participations` releases.
 
-    The analytic Gaussian mechanism: std = sensitivity sqrt(M) / mu(epsilon, delta), plus the grid's share.
+    std = sensitivity sqrt(M) / mu(epsilon, delta), plus the grid's share.
     """
     sensitivity, dim, participations = _check_release(sensitivity, dim, participations)
     return _gaussian_std(sensitivity, dim, budget, participations, sensitivity / finite_mu(budget))
@@ -51,8 +51,8 @@ def continual_std(
 ) -> float:
     """Return the least std of the noise on every released number of a continual sum, for M0 participations.
 
-    std = sensitivity |C|_M0 / mu(epsilon, delta), |C|_M0 the largest norm of a sum of M0 columns, plus the grid's
-    share.
+    std = sensitivity |C|_M0 / mu(epsilon, delta), plus the grid's share; |C|_M0 is the largest norm of a sum of M0
+    columns.
     """
     sensitivity, dim, participations = _check_release(sensitivity, dim, participations)
     apart = participations * sensitivity * factorisation.sensitivity()  # what the grid must be fine for
@@ -75,7 +75,7 @@ def continual_std(
 def laplace_scale(*, sensitivity: float, dim: int, budget: Budget, participations: int = 1) -> float:
     """Return the least scale of Laplace noise on a `dim`-vector of l1 `sensitivity`: M sensitivity / epsilon, pure.
 
-    In zCDP each release may have the epsilon with epsilon tanh(epsilon/2) = rho / M (proofs.md F).
+    In zCDP each release has the epsilon with epsilon tanh(epsilon/2) = rho / M (proofs.md F).
     """
     sensitivity, dim, participations = _check_release(sensitivity, dim, participations)
     if isinstance(budget, PureDP | ApproxDP):
@@ -96,7 +96,7 @@ def laplace_scale(*, sensitivity: float, dim: int, budget: Budget, participation
 
 
 def finite_mu(budget: Budget) -> float:
-    """Return the Gaussian price of a budget; refuse an infinite one, which has no least noise."""
+    """Return the Gaussian price of a budget; refuse an infinite one."""
     if not isinstance(budget, Budget):
         raise InvalidBudget("budget", budget, "an ApproxDP, ZCDP, RenyiDP or PureDP")
     if isinstance(budget, ApproxDP) and _LARGEST < budget.epsilon < math.inf:
@@ -110,7 +110,7 @@ def finite_mu(budget: Budget) -> float:
 def parts_mu(budget: Budget, share: float, *, weighted: bool, joint: bool = True) -> float:
     """Return m >= mu with m^2 = mu_matrix^2 + mu_vector^2 for two parts of a record, the matrix having `share` of it.
 
-    joint=False returns mu itself, as if the worst cases of both could meet.
+    joint=False returns mu itself.
     """
     return finite_mu(budget) / math.sqrt(price_joint_share(share, weighted=weighted) if joint else 1.0)
 
@@ -118,7 +118,7 @@ def parts_mu(budget: Budget, share: float, *, weighted: bool, joint: bool = True
 def level_prices(mu: float, nodes: tuple[float, ...]) -> tuple[float, ...]:
     """Split a price over levels: mu_j^2 proportional to sqrt(m_j), for m_j = `nodes` batches that are summed.
 
-    This minimises sum m_j / mu_j^2 subject to sum mu_j^2 = mu^2.
+    This has the least sum m_j / mu_j^2 for sum mu_j^2 = mu^2.
     """
     roots = [math.sqrt(validation.positive("nodes", m)) for m in nodes]
     return tuple(mu * math.sqrt(root / math.fsum(roots)) for root in roots)
@@ -148,7 +148,7 @@ def largest_epsilon(
 ) -> float:
     """Return the largest epsilon in [least, most] at which M releases of `event(epsilon)` meet the budget.
 
-    One release is pure: for (epsilon, delta) it spends epsilon and no delta.
+    One pure release spends epsilon and no delta.
     """
     if not isinstance(budget, Budget):
         raise InvalidBudget("budget", budget, "an ApproxDP, ZCDP, RenyiDP or PureDP")
@@ -165,7 +165,7 @@ def largest_epsilon(
 
 
 def spends_delta(budget: Budget, participations: int) -> bool:
-    """Return whether the guarantee of such releases is stated at a delta; not if all of them together are pure."""
+    """Return whether the guarantee of such releases has a delta; it has none if all together are pure."""
     return not (isinstance(budget, PureDP) or (participations == 1 and isinstance(budget, ApproxDP)))
 
 
@@ -211,8 +211,7 @@ _OVERHEAD = 1.02  # how far above the central Gaussian a lattice may end before 
 class BinomialNoise:
     """Lattice and noise of one batch: `scale` s steps per unit, `trials` b coins of `probability` per user.
 
-    For p = 1/2, a batch of B users has noise of std sqrt(B b) / (2 s), plus at most sqrt(B) / (2 s) of rounding
-    (proofs.md A.4).
+    For p = 1/2 and B users the noise has std sqrt(B b) / (2 s), and rounding at most sqrt(B) / (2 s) (proofs.md A.4).
     """
 
     scale: float
@@ -226,11 +225,11 @@ class BinomialNoise:
         validation.set_validated(self, validation.open_probability, "probability")
 
     def for_users(self, users: int) -> BinomialNoise:
-        """Return the noise of a batch of `users` users with the same lattice and coins."""
+        """Return the noise of `users` users with the same lattice and coins."""
         return self if users == self.users else replace(self, users=users)
 
     def std(self) -> float:
-        """Return sqrt(B b p (1-p) + B/4) / s, the std of a coordinate of the batch sum, rounding included."""
+        """Return sqrt(B b p (1-p) + B/4) / s: std of a coordinate of the batch sum, with rounding."""
         noise = self.users * self.trials * self.probability * (1 - self.probability)
         return math.sqrt(noise + self.users / 4) / self.scale
 
@@ -257,8 +256,8 @@ def binomial_noise(
 ) -> BinomialNoise:
     """Return the least noise for batches of `users`, for a user in at most `participations` of them.
 
-    `sensitivity` is the l2 diameter of the domain, `reach` its largest coordinate range. The first lattice is that of
-    proofs.md A.4; it is refined until the sum's std is within 2 % of the central Gaussian's.
+    `sensitivity` is the l2 diameter of the domain, `reach` its largest coordinate range. The lattice of proofs.md A.4
+    is refined until the sum's std is within 2 % of the central Gaussian's.
     """
     budget = _require_bounded_support(budget)
     sensitivity, reach = validation.positive("sensitivity", sensitivity), validation.positive("reach", reach)
@@ -301,7 +300,7 @@ def _require_bounded_support(budget: Budget) -> ApproxDP:
 
 
 def _scales(sensitivity: float, dim: int, users: int, central: float, *, composed: bool) -> Iterator[float]:
-    """Yield lattices to try, coarsest first; a composed price pays for the spread of rounding, so it starts finer."""
+    """Yield lattices to try, coarsest first; composed prices include rounding and start finer."""
     first = max(5 * math.sqrt(dim) / sensitivity, 5 * math.sqrt(users) / central, math.sqrt(375) / central)
     if composed:
         first = max(first, 240 / sensitivity)
@@ -319,7 +318,7 @@ def _least_trials(
     budget: ApproxDP,
     participations: int,
 ) -> BinomialNoise | None:
-    """Return the least b on this lattice, or None if 1.02 times the central std is not enough."""
+    """Return the least b on this lattice, or None beyond 1.02 times the central std."""
     most = int(((_OVERHEAD * central * scale) ** 2 - users / 4) * 4 / users)
     unit = max(1, most // 4000)  # a step of 1/4000 in b is 0.0125 % in std
 
@@ -342,7 +341,7 @@ def _meets_budget(
 
 
 def binomial_noise_for_std(std: float, *, sensitivity: float, dim: int, users: int, composed: bool) -> BinomialNoise:
-    """Return the first lattice of A.4 on which coins give the sum this std, rounding included, within 0.1 %."""
+    """Return the first lattice of A.4 on which coins give the sum this std, with rounding, within 0.1 %."""
     for scale in _scales(sensitivity, dim, users, std, composed=composed):
         trials = math.floor(((std * scale) ** 2 - users / 4) * 4 / users)
         if trials >= 50:  # fewer coins than that are not near the Gaussian of their std
@@ -365,7 +364,7 @@ def bit_std(noise: BinomialNoise) -> float:
 
 
 def bit_event(noise: BinomialNoise, users: int | None = None) -> BinomialEvent:
-    """Return totals of `users` users (default: a whole batch) whose neighbours differ by exactly c."""
+    """Return totals of `users` users (default: a whole batch); neighbours differ by exactly c."""
     copies = int(noise.scale)
     return BinomialEvent(
         trials=(noise.users if users is None else users) * noise.trials,
@@ -379,8 +378,8 @@ def bit_event(noise: BinomialNoise, users: int | None = None) -> BinomialEvent:
 def bit_noise(*, users: int, budget: Budget, participations: int = 1) -> BinomialNoise:
     """Return the least noise for batches of `users`, for a user in at most `participations` of them.
 
-    A batch of B users sums to c (sum of bits) + Bin(B b, 1/2). Neighbours differ by exactly c copies, so the privacy
-    profile is exact (`binomial_delta`); with c = 1 the whole number b would often be too large.
+    A batch of B users sums to c (sum of bits) + Bin(B b, 1/2). Neighbours differ by exactly c, so the privacy profile
+    is exact (`binomial_delta`). Several copies c > 1 avoid rounding b up by much.
     """
     budget = _require_bounded_support(budget)
     users, times = validation.integer("batch", users, least=2), validation.integer("participations", participations)
@@ -398,7 +397,7 @@ def bit_noise(*, users: int, budget: Budget, participations: int = 1) -> Binomia
 
 
 def bit_noise_for_std(std: float, *, users: int) -> BinomialNoise:
-    """Return the fewest copies with which some fair bits give a batch at least the std, and at most 0.1 % more."""
+    """Return the fewest copies with which fair bits give a batch the std, or at most 0.1 % more."""
     least = math.ceil(max(math.sqrt(625) / std, 1))  # 2500 coins: Theorem A is within 1 % of the Gaussian's price
     for copies in range(least, 64 * least + math.ceil(16 * math.sqrt(users) / std)):
         trials = math.ceil((2 * copies * std) ** 2 / users * (1 - 1e-12))
@@ -434,7 +433,7 @@ _SIDE = REFUSAL_PROBABILITY / 2 * (1 - 1e-6)  # at either end, and what floats m
 
 @lru_cache(maxsize=1024)
 def likely_coins(noise: BinomialNoise) -> tuple[int, int]:
-    """Return the closest low and high with P(Bin(b, p) < low) <= 2^-61 and P(Bin(b, p) > high) <= 2^-61."""
+    """Return the closest low and high that Bin(b, p) leaves with a probability of at most 2^-61 each."""
     b, p = noise.trials, noise.probability
     return _refusals_least(b, p), b - _refusals_least(b, 1 - p)  # what is above for p is below for 1 - p
 
@@ -451,16 +450,16 @@ def _refusals_least(trials: int, probability: float) -> int:
 
 @lru_cache(maxsize=1024)
 def likely_reach(dim: int) -> float:
-    """Return the least t with P(some of `dim` standard normal numbers has a size above t) <= 2^-60, within 1e-9.
+    """Return the least t that one of `dim` standard normal numbers exceeds in size with P <= 2^-60, within 1e-9.
 
-    8.85 for one number. A discrete Gaussian of parameter s is beyond ceil(t s) with no greater probability: P(Z >= m)
-    <= P(N(0, s^2) >= m - 1) (Canonne, Kamath and Steinke 2020, Proposition 25).
+    A discrete Gaussian of parameter s is beyond ceil(t s) with no greater probability, because P(Z >= m) <= P(N(0, s^2)
+    >= m - 1) (Canonne, Kamath and Steinke 2020, Proposition 25).
     """
     return float(-special.ndtri(_SIDE / dim)) * (1 + 1e-9)
 
 
 def refusal_tail(users: int, dim: int) -> float:
-    """Return a bound, B D 2^-60, on the total variation between the totals of a batch with and without refusals."""
+    """Return B D 2^-60, a bound on the total variation between a batch's totals with and without refusals."""
     return users * dim * REFUSAL_PROBABILITY
 
 
@@ -489,8 +488,8 @@ _WORTH = 0.1  # share of the chance of exact candidates
 def best_cap(*, dim: int, epsilon: float) -> CapEvent:
     """Return the cosine, chance and number of candidates with the least variance among those that cost at most epsilon.
 
-    The largest m = E<u, u0> has the least variance. The search is for exact candidates; the chance is then lowered
-    until the price, steps included, is met.
+    The search maximises m = E<u, u0> for exact candidates; the chance is then lowered until the price, steps included,
+    is met.
     """
     dim, epsilon = check_direction_dim(dim), validation.epsilon(epsilon)
     if not LEAST_CAP <= epsilon < math.inf:
@@ -509,9 +508,9 @@ def _search_cap(dim: int, epsilon: float) -> CapEvent:
 
 
 def _candidates_and_share(dim: int, cosine: float, epsilon: float) -> tuple[int, float]:
-    """Return the number N of candidates and the share p inside: p (1-q) / ((1-p) q) = e^epsilon, (1-q)^N <= 1 - p.
+    """Return the least N >= 2 and the share p inside: p (1-q) / ((1-p) q) = e^epsilon, (1-q)^N <= 1 - p.
 
-    N is as small as that allows, and at least two; if it would be too large, p is what the most candidates reach.
+    If N would be too large, p is the share that the most candidates reach.
     """
     q, most = cap_moments(dim, cosine).mass, min(CAP_CANDIDATES, max(2, _CAP_NUMBERS // dim))
     outside = 1 / (1 + math.exp(epsilon) * q / (1 - q))
@@ -538,7 +537,7 @@ def _best_cosine(dim: int, epsilon: float) -> float:
 
 
 def _largest_affordable(event: CapEvent, least: float, most: float, epsilon: float) -> float:
-    """Return the largest affordable chance from `least`, which reveals nothing, to `most`, in steps of a coin."""
+    """Return the largest affordable chance from `least`, which reveals nothing, to `most`."""
 
     def chance(fraction: float) -> float:
         return math.floor((least + fraction * (most - least)) * COIN_PLACES) / COIN_PLACES
@@ -560,10 +559,9 @@ def paper_gaussian_std(*, sensitivity: float, budget: Budget, participations: in
     """Return Delta_2 sqrt(2 log(1.25/delta))/epsilon for epsilon <= 1, or Delta_2/sqrt(2 rho) [001, Thm 4.2; 004, Thm
     18].
 
-    This and the functions below return what was printed within a theorem's range, and raise `OutsideTheorem` beyond it.
-    The accountant computes what the printed noise guarantees. References: [000] Chowdhury and Zhou, Shuffle private
-    linear contextual bandits; [001] Li, Zhou and Ji, Distributed linear bandits with differential privacy; [004] Azize
-    and Basu, Concentrated DP for bandits.
+    This and the functions below return the printed noise, and raise `OutsideTheorem` outside of a theorem's range.
+    References: [000] Chowdhury and Zhou, Shuffle private linear contextual bandits; [001] Li, Zhou and Ji, Distributed
+    linear bandits with differential privacy; [004] Azize and Basu, Concentrated DP for bandits.
     """
     sensitivity = validation.positive("sensitivity", sensitivity)
     participations = validation.integer("participations", participations)
@@ -612,7 +610,7 @@ def paper_binomial_noise(
         b = 24e4 g^2 log^2(4 (d^2+1)/delta) / (epsilon^2 B)                      [000, Thm C.1]
         b = 1e7 log(2/delta) g^2 T log^2(8 T (d^2+1)/(B delta)) / (epsilon^2 B^2), T = M B   [000, Thm E.5]
 
-    both for epsilon <= 15, delta < 1/2. The printed resolution bound/g is kept (proofs.md 0.1).
+    Both hold for epsilon <= 15, delta < 1/2. The printed resolution bound/g is kept (proofs.md 0.1).
     """
     budget, participations = _require_approx_budget(budget), validation.integer("participations", participations)
     epsilon, delta, users = budget.epsilon, budget.delta, validation.integer("batch", users, least=2)

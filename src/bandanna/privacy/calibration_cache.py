@@ -24,7 +24,7 @@ _memory: dict[tuple[str, str], dict[str, Any]] = {}  # results found in this pro
 
 
 def find_cache_folder() -> Path | None:
-    """Return the folder of stored results, or None if the disk cache is switched off."""
+    """Return the folder of stored results, or None if it is switched off."""
     chosen = os.environ.get("BANDANNA_CACHE")
     if chosen is not None:
         return Path(chosen) if chosen else None
@@ -42,8 +42,8 @@ def compute_cached(
 ) -> dict[str, Any]:
     """Return the result stored under (kind, key); if there is none, compute and store it.
 
-    `compute` returns finite numbers, texts and lists of numbers by name. A stored result for which `valid` is false, or
-    raises, is computed again and replaced.
+    `compute` returns finite numbers, texts and lists of numbers by name. A stored result that is not `valid` is
+    computed again.
     """
     identity = json.dumps({"version": VERSION, "kind": kind, "key": dict(key)}, sort_keys=True)
     place = find_cache_folder()

@@ -23,7 +23,7 @@ def largest_ratio(renyi: Callable[[float], float], *, relative: float) -> float:
     """Return an upper bound of sup_{alpha > 1} D_alpha / alpha, at most a factor 1 + `relative` above it.
 
     (alpha - 1) D_alpha is convex and D_alpha does not fall (van Erven and Harremoes 2014), which bounds the curve
-    between two orders. Intervals whose bound is above the best value are halved.
+    between two orders. Intervals with a bound above the best value are halved.
     """
     top = renyi(math.inf)
     if top == 0 or math.isinf(top):
@@ -77,9 +77,8 @@ class PrivacyDefinition:
         D_alpha        = max_{d ~ d'} 1/(alpha - 1) log sum_o P_d(o)^alpha P_d'(o)^(1 - alpha)
         rho            = sup_{alpha > 1} D_alpha / alpha
 
-    The worst event is {o : P_d(o) > e^epsilon P_d'(o)}. A question that an adversary chooses after each output is an
-    axis that is maximised instead of summed, by backward induction. Deterministic adversaries suffice, because the sums
-    are convex.
+    An adversary's question after an output is an axis that is maximised instead of summed, by backward induction.
+    Deterministic adversaries suffice, because the sums are convex.
 
     Parameters
     ----------
@@ -88,7 +87,7 @@ class PrivacyDefinition:
     pairs
         Neighbours, in both orders: (2, pairs).
     asked
-        Which of the output axes are an adversary's questions.
+        Which output axes are questions.
     """
 
     laws: Floats
@@ -96,7 +95,7 @@ class PrivacyDefinition:
     asked: tuple[bool, ...] = (False,)
 
     def delta(self, epsilon: Any) -> Any:
-        """Return the smallest delta for `epsilon` >= 0 (a number, or one for every mechanism), exact up to rounding."""
+        """Return the smallest delta for `epsilon` >= 0 (a number, or one for every mechanism)."""
         asked = np.asarray(epsilon, dtype=float)
         if not np.all(asked >= 0):  # also not a number
             raise InvalidBudget("epsilon", epsilon, "a number >= 0")
@@ -104,7 +103,7 @@ class PrivacyDefinition:
         return _to_scalar(np.clip(excess, 0.0, 1.0))
 
     def epsilon(self, delta: float = 0.0) -> Any:
-        """Return the smallest epsilon >= 0 for `delta`, exact up to rounding; math.inf if there is none.
+        """Return the smallest epsilon >= 0 for `delta`; math.inf if there is none.
 
         The divergence is convex and piecewise linear in x = e^epsilon, so Newton's steps from x = 1 end at the root.
         """
@@ -137,7 +136,7 @@ class PrivacyDefinition:
         return _to_scalar(np.log1p(np.maximum(sums, 0.0)) / power)
 
     def rho(self, *, relative: float = 1e-6) -> Any:
-        """Return the smallest rho of zCDP over all orders: an upper bound, by at most a factor 1 + `relative`."""
+        """Return the smallest rho of zCDP, as an upper bound within a factor 1 + `relative`."""
         found = np.empty(self.laws.shape[: self._leading])
         for index in np.ndindex(found.shape):
             one = replace(self, laws=self.laws[index])
@@ -150,7 +149,7 @@ class PrivacyDefinition:
 
     @cached_property
     def _leaves(self) -> tuple[Floats, Floats, Floats]:
-        """Return P, Q and log P / Q for all neighbours, (..., pairs, *outputs); the log is 0 at impossible outputs."""
+        """Return P, Q and log P / Q for all neighbours; the log is 0 at impossible outputs."""
         first, second = (np.take(self.laws, each, axis=self._leading) for each in self.pairs)
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio = np.log(first) - np.log(second)
@@ -163,7 +162,7 @@ class PrivacyDefinition:
         return np.asarray(np.exp(np.max(ratio, axis=tuple(range(self._leading, ratio.ndim)), initial=0.0)))
 
     def _hockey_stick(self, x: Floats) -> tuple[Floats, Floats]:
-        """Return max sum (P - x Q)_+ and, at that maximum, sum Q over the event: minus the slope in x. Both (...)."""
+        """Return max sum (P - x Q)_+ and there sum Q over the event, minus the slope in x."""
         first, second, _ = self._leaves
         factor = np.asarray(x)[(..., *(None,) * (1 + len(self.asked)))]
         gain = first - np.multiply(factor, second, where=second > 0, out=np.zeros_like(second))  # x may be infinite
@@ -179,7 +178,7 @@ class PrivacyDefinition:
         return np.take_along_axis(gain, best, axis=-1)[..., 0], np.take_along_axis(paid, best, axis=-1)[..., 0]
 
     def _worst(self, values: Floats, total: Callable[..., Any]) -> Floats:
-        """Sum outputs and maximise questions, from the last round to the first; then take the worst pair."""
+        """Sum outputs and maximise questions, from the last round to the first, then over pairs."""
         for asked in reversed(self.asked):
             values = np.max(values, axis=-1) if asked else total(values, axis=-1)
         return np.asarray(np.max(values, axis=-1))
@@ -209,8 +208,7 @@ class ExplicitPolicy:
         Interactive DP   as Table DP, but an adversary answers each recommendation o_t by an arm q_t, and the
                          policy learns x_{t,q_t}; the adversary sees the recommendations
 
-    Symbols: T `rounds`, K `arms`, R `rewards` (number of values of a reward), o_t recommended, q_t asked, r_t reward.
-    The last reward influences nothing and is left out. Reference: Azize and Basu 2024 [004], Definitions 2 to 4.
+    The last of the T `rounds` has no reward. Reference: Azize and Basu 2024 [004], Definitions 2 to 4.
 
     Parameters
     ----------
@@ -246,7 +244,7 @@ class ExplicitPolicy:
     def from_rules(cls, rules: Sequence[Any], *, rewards: int = 2) -> ExplicitPolicy:
         """Build a policy from pi_1, ..., pi_T: rule t is (..., (K R)^(t-1), K), a row of probabilities per history.
 
-        Histories (a_1, r_1, ..., a_{t-1}, r_{t-1}) are counted in lexicographic order, the latest reward fastest.
+        Histories (a_1, r_1, ..., a_{t-1}, r_{t-1}) are in lexicographic order.
         """
         tables = [_table(t + 1, rule) for t, rule in enumerate(rules)]
         if not tables:
@@ -301,7 +299,7 @@ class ExplicitPolicy:
         return PrivacyDefinition(laws=laws, pairs=self._pairs, asked=(False, *(True, False) * (self.rounds - 1)))
 
     def against_adversary(self, adversary: Sequence[Any]) -> PrivacyDefinition:
-        """Return what one deterministic adversary sees: `q_t = adversary[t - 1][o_1, ..., o_t]` for t < T."""
+        """Return the view of one deterministic adversary: `q_t = adversary[t - 1][o_1, ..., o_t]` for t < T."""
         recommended, _ = self._played
         asked = [np.asarray(rule)[tuple(recommended[: t + 1])] for t, rule in enumerate(adversary)]
         return PrivacyDefinition(laws=self._read(self._tables, (recommended, asked)), pairs=self._pairs)
@@ -321,12 +319,12 @@ class ExplicitPolicy:
 
     @cached_property
     def _played(self) -> tuple[list[Wholes], list[Wholes]]:
-        """Return every sequence of T arms, in one axis, as recommendations that are followed."""
+        """Return every sequence of T arms as recommendations that are followed."""
         sequences = np.indices((self.arms,) * self.rounds).reshape(self.rounds, -1)
         return list(sequences), list(sequences[:-1])
 
     def _read(self, tables: Wholes, path: tuple[list[Wholes], list[Wholes]]) -> Floats:
-        """Return the probabilities of the outputs under each table (n, T - 1, K): (..., n, *outputs)."""
+        """Return the probabilities of the outputs under tables (n, T - 1, K): (..., n, *outputs)."""
         recommended, asked = path
         index: list[Wholes] = []
         for t, q in enumerate(asked):
@@ -347,6 +345,6 @@ def _table(round: int, rule: Any) -> Floats:
 
 
 def _neighbours(datasets: Wholes) -> Wholes:
-    """Return ordered pairs of rows (n, T - 1) that differ in at most one place: (2, pairs)."""
+    """Return ordered pairs of rows that differ in at most one place: (2, pairs)."""
     apart = np.sum(datasets[:, None] != datasets[None], axis=-1)
     return np.array(np.nonzero(apart <= 1), dtype=np.int64)

@@ -1,7 +1,7 @@
-"""Events: frozen values that describe what was released. The accountant prices nothing else.
+"""Events: frozen values that describe releases. The accountant prices nothing else.
 
-An event has all that is needed to price a release again: noise, sensitivity, dimension, grid. Sensitivities are those
-of one user's replacement; the adjacency is fixed here, never in the accountant.
+An event has noise, sensitivity, dimension and grid. Its sensitivity is that of one user's replacement, so the adjacency
+is fixed here, never in the accountant.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PARTS = ("matrix", "weighted", "vector")
 
 
 class Event:
-    """Base class of all events. An accountant refuses an event of a class that it does not know."""
+    """Base class of all events; an accountant refuses unknown classes."""
 
     def __post_init__(self) -> None:
         for check, names in _ALLOWED.items():
@@ -52,8 +52,8 @@ class ClearEvent(Event):
 class GaussianEvent(Event):
     """x + N(0, std^2 I) with l2 `sensitivity`, on a grid.
 
-    With `grid` > 0 the value was rounded to multiples of `grid` and the noise is a discrete Gaussian on it; the
-    rounding raises the sensitivity by grid * sqrt(dim). grid = 0 is the ideal.
+    With `grid` > 0, rounding to its multiples raises the sensitivity by grid * sqrt(dim), and the noise is a discrete
+    Gaussian on the grid. grid = 0 is the ideal.
     """
 
     std: float
@@ -98,7 +98,7 @@ class DiscreteLaplaceEvent(Event):
 class CapEvent(Event):
     """One of `candidates` random directions: the first inside, or outside, the cap <u, u0> >= `cosine` about u0.
 
-    With probability `chance` the first inside is sent, else the first outside; if there is none, the first of all.
+    With probability `chance` it is the first inside; if there is none on the chosen side, it is the first of all.
     `steps` of a Gaussian coordinate make a standard deviation.
     """
 
@@ -125,11 +125,11 @@ class BinomialEvent(Event):
     shift
         Bound on the l2 norm of a neighbour's change before rounding, in units of the lattice (R = s Delta_2).
     reach
-        Bound on the change of one coordinate after rounding, an integer.
+        Bound on the change of one coordinate after rounding.
     rounded
-        Whether statistics were rounded stochastically to the lattice, independently per coordinate.
+        Whether statistics were rounded stochastically to the lattice.
     tail
-        Total-variation mass beside all that, such as the refusal of improbable counts leaves.
+        Further total-variation mass, as from the refusal of improbable counts.
     """
 
     trials: int
@@ -161,8 +161,7 @@ class ShuffledGaussianEvent(Event):
 class ContinualEvent(Event):
     """All prefix sums of a stream through a factorisation A = B C: C x + z is released, z_i ~ N(0, std^2 I).
 
-    One element changes by at most `sensitivity` in l2, and one user changes at most `participations` elements. `grid`
-    is as in GaussianEvent.
+    One element changes by at most `sensitivity` in l2; one user changes at most `participations` elements.
     """
 
     factorisation: Factorisation
@@ -178,13 +177,13 @@ class ContinualEvent(Event):
 class RecordEvent(Event):
     """A release of one part of a user's features x, |x| <= 1, beside other parts of the same x.
 
-    By itself it costs what `event` costs. Parts of one record have no common worst case, so together they cost less
-    than the sum (`price_jointly`).
+    Alone it costs as much as `event`. Parts of one record have no common worst case and cost less than the sum
+    (`price_jointly`).
 
     Parameters
     ----------
     part
-        "matrix": x x^T; "weighted": w x x^T with any w in [0, 1]; "vector": y x with any |y| <= 1. Each has a unit in
+        "matrix": x x^T; "weighted": w x x^T with any w in [0, 1]; "vector": y x with any |y| <= 1. The unit is that in
         which the sensitivity of `event` is sqrt 2, sqrt 2 and 2.
     record
         Releases of one user with the same name are about the same x.
@@ -244,7 +243,7 @@ def unwrap_all_records(event: Event) -> Event:
 def format_event(event: Any) -> str:
     """Write an event as its `repr` does, with its stored name.
 
-    A signal inside the `repr` of a dataclass leaves a mark that makes every later one `...`.
+    A signal inside a dataclass's own `repr` would make every later one `...`.
     """
     if isinstance(event, tuple):
         return f"({', '.join(map(format_event, event))}{',' * (len(event) == 1)})"
@@ -295,14 +294,14 @@ def price_jointly(matrix: float, vector: float, *, weighted: bool) -> float:
 
 
 def price_joint_share(share: float, *, weighted: bool) -> float:
-    """Return the joint price of a squared price of 1, `share` of which is the matrix's and the rest the vector's."""
+    """Return the joint price where `share` of a squared price of 1 is the matrix's."""
     return price_jointly(share, 1 - share, weighted=weighted)
 
 
 def compute_joint_saving(parts: Iterable[tuple[RecordEvent, float]]) -> float:
     """Return how much less the parts cost together than the sum of their own mu^2, by record.
 
-    The prices must be without rounding: rounding moves every part whatever x is, so its share is always added.
+    The prices must be without rounding, whose share is always added.
     """
     squares: dict[str, dict[str, float]] = {}
     for event, square in parts:

@@ -1,6 +1,6 @@
-"""Factorisations A = B C of the prefix-sum matrix, for continual release: buffered linear Toeplitz and binary tree.
+"""Factorisations A = B C of the prefix-sum matrix, for continual release.
 
-`factorise("blt", horizon=20_000)` is the one to use; the tree is the papers'.
+`factorise("blt", horizon=20_000)` is the one to use; the papers use the tree.
 """
 
 from __future__ import annotations
@@ -28,14 +28,13 @@ from bandanna.storage.encoding import stored_as
 class Factorisation(ABC):
     """A = B C with A the lower-triangular matrix of ones: all prefix sums of a stream of `horizon` elements.
 
-    The mechanism releases y = C x + z, z_i ~ N(0, std^2), and estimates the prefix sums A x by B y, whose noise is B z.
-    For one element that changes by Delta in l2,
+    The mechanism releases y = C x + z, z_i ~ N(0, std^2), and estimates the prefix sums A x by B y. For one element
+    that changes by Delta in l2,
 
         price mu = Delta sensitivity() / std,       std of the prefix at step t = std prefix_std(t).
 
     C is lower triangular, so the price holds if elements are chosen after seeing earlier releases (Denisov et al.
-    2022). M0 elements of one user move C x by at most Delta sensitivity(M0), because no entry of C is negative
-    (proofs.md C.1).
+    2022). M0 elements of one user move C x by at most Delta sensitivity(M0) (proofs.md C.1).
     """
 
     horizon: int
@@ -88,7 +87,7 @@ def residues(rate: Array, rate_hat: Array) -> Array:
 
         w_i = prod_j (th_i - thh_j) / prod_{j != i} (th_i - th_j)
 
-    In the rates 1 - theta no step subtracts nearly equal numbers near theta = 1. Poles are on the last axis.
+    Poles are on the last axis. The rates 1 - theta avoid cancellation near theta = 1.
     """
     zeros = rate_hat[..., None, :] - rate[..., :, None]  # (..., n, n): th_i - thh_j
     poles = rate[..., None, :] - rate[..., :, None] + np.eye(rate.shape[-1])  # (..., n, n): th_i - th_j; 1 for j = i
@@ -104,7 +103,7 @@ def geometric_sum(rate: Array, count: Array | int) -> Array:
 
 
 def series_energy(amplitude: Array, rate: Array, count: Array | int) -> Array:
-    """Return sum_{k < count} (sum_i amplitude_i (1 - rate_i)^k)^2, by one geometric series for each pair of poles."""
+    """Return sum_{k < count} (sum_i amplitude_i (1 - rate_i)^k)^2 by geometric series."""
     total = np.zeros(())
     for i in range(rate.shape[-1]):
         for j in range(i + 1):
@@ -122,8 +121,8 @@ def column_square(rate: Array, rate_hat: Array, horizon: int) -> Array:
 def columns_square(rate: Array, rate_hat: Array, horizon: int, count: int) -> float:
     """Return the squared norm of the sum of C's first `count` <= horizon columns; above _STEPS of them, an upper bound.
 
-    Row t < count of that sum holds 1 + sum_i w_i (1 + ... + theta_i^{t-1}), which grows with t; row t >= count holds
-    sum_i w_i (1 + ... + theta_i^{count-1}) theta_i^{t-count}.
+    Row t < count holds 1 + sum_i w_i (1 + ... + theta_i^{t-1}), which grows with t; row t >= count holds sum_i w_i (1 +
+    ... + theta_i^{count-1}) theta_i^{t-count}.
     """
     if count == 1:
         return float(column_square(rate, rate_hat, horizon))
@@ -160,7 +159,7 @@ def rates_from_logits(point: Array) -> tuple[Array, Array]:
 
 
 def initial_logits(horizon: int, buffers: int) -> Array:
-    """Return logits of rates evenly spaced from ln(1/T) to 0.6: time scales fill 1..T geometrically."""
+    """Return logits of rates whose time scales fill 1..T geometrically."""
     lowest, highest = -math.log(horizon), 0.6
     gap = (highest - lowest) / (2 * buffers - 1)
     return np.concatenate([[lowest], np.full(2 * buffers - 1, math.log(gap))])
@@ -204,16 +203,14 @@ class BLT(Factorisation):
 
         C(x) = prod_i (1 - theta_hat_i x) / prod_i (1 - theta_i x),   1 >= th_1 > thh_1 > th_2 > ... > thh_n >= 0.
 
-    Interlacing makes all residues positive: c_0 = 1, c_k = sum_i w_i theta_i^{k-1} > 0, and B(x) = 1/((1-x) C(x)) has
-    b_k = b_inf + sum_i u_i theta_hat_i^k > 0. The first column of C and the last row of B are the longest:
+    Interlacing makes all coefficients positive: c_k = sum_i w_i theta_i^{k-1} after c_0 = 1, and b_k = b_inf + sum_i
+    u_i theta_hat_i^k of B. The first column of C and the last row of B are the longest:
 
-        sensitivity^2 = sum_{k < T} c_k^2,      prefix_std(t)^2 = sum_{k < t} b_k^2,
-
-    evaluated by geometric series. Without buffers C = I.
+        sensitivity^2 = sum_{k < T} c_k^2,      prefix_std(t)^2 = sum_{k < t} b_k^2.
 
     Streaming: (C x)_t = x_t + sum_i w_i s_i, s_i <- theta_i s_i + x_t; C^{-1} the same with -w_hat_i and theta_hat_i.
-    Reference: Dvijotham, McMahan, Pillutla, Steinke, Thakurta, Efficient and Near-Optimal Noise Generation for
-    Streaming Differential Privacy (2024). Deviation: parameters found by our own search for the worst prefix.
+    Without buffers C = I. Reference: Dvijotham, McMahan, Pillutla, Steinke, Thakurta 2024, Efficient and Near-Optimal
+    Noise Generation for Streaming Differential Privacy; our own search finds the parameters.
     """
 
     theta: tuple[float, ...]
@@ -230,11 +227,10 @@ class BLT(Factorisation):
 
     @classmethod
     def optimal(cls, *, horizon: int, buffers: int = 4) -> BLT:
-        """Return the BLT with the least unit_std() that the search finds with at most `buffers` buffers; cached on
-        disk.
+        """Return the BLT with at most `buffers` buffers and the least unit_std() that the search finds; cached on disk.
 
-        n buffers can match the first 2n + 1 coefficients of the square root, so no more than T // 2 are tried. Inside
-        `use_factorisations` it returns the given one.
+        At most T // 2 buffers are tried: n match 2n + 1 coefficients of the square root. Inside `use_factorisations` it
+        returns the given one.
         """
         horizon, buffers = validation.integer("horizon", horizon), validation.integer("buffers", buffers)
         most = min(buffers, horizon // 2)
@@ -265,7 +261,7 @@ class BLT(Factorisation):
 
     @property
     def buffers(self) -> int:
-        """Number n of running sums that a stream keeps (and as many for the estimate)."""
+        """Number n of running sums that a stream keeps."""
         return len(self.theta)
 
     @cached_property
@@ -286,20 +282,17 @@ class BLT(Factorisation):
         return -residues(rate_hat, rate)
 
     def sensitivity(self, participations: int = 1) -> float:
-        """Return the norm of C's first column; for several participations, of the sum of the first ones.
+        """Return the norm of the sum of C's first columns, `participations` of them.
 
-        c_0 >= c_1 >= ..., so columns overlap the more, the earlier and the closer together they are (proofs.md
-        C.1).
+        c_0 >= c_1 >= ..., so the first columns overlap most (proofs.md C.1).
         """
         count = min(validation.integer("participations", participations), self.horizon)
         return math.sqrt(columns_square(*self._rates, self.horizon, count))
 
     def prefix_std(self, steps: ArrayLike) -> NDArray[np.float64]:
-        """Return the norm of row t of B, in closed form."""
         return np.asarray(np.sqrt(row_square(*self._rates, self._steps(steps).astype(np.float64))))
 
     def releases(self, participations: int = 1) -> int:
-        """Return the horizon: the first element touches every later release."""
         validation.integer("participations", participations)
         return self.horizon
 
@@ -311,7 +304,7 @@ class BLT(Factorisation):
 def use_factorisations(factorisations: Iterable[BLT]) -> Iterator[None]:
     """Make `BLT.optimal` return the one of these with the same horizon, if there is one, inside this context.
 
-    The search's last digits depend on the processor, and a stream that moves must keep its factorisation.
+    The search's last digits depend on the processor, but a moved stream must keep its factorisation.
     """
     token = _GIVEN.set({each.horizon: each for each in factorisations})
     try:
@@ -348,14 +341,13 @@ class BinaryTree(Factorisation):
 
     @property
     def levels(self) -> int:
-        """Number of levels L = floor(log2 T) + 1."""
         return self.horizon.bit_length()
 
     def sensitivity(self, participations: int = 1) -> float:
-        """Return sqrt(L) for one participation. M elements, n_b of them in block b, move C x by sqrt(sum_b n_b^2).
+        """Return sqrt(L) for one participation, else the largest move sqrt(sum_b n_b^2) of M elements, n_b in block b.
 
-        On a level of blocks of w = 2^l elements the sum of squares is at most q w^2 + r^2 with q w + r = M, or what the
-        level's blocks hold in all; the first M elements reach it on all levels.
+        A level with blocks of w = 2^l elements adds at most q w^2 + r^2 with q w + r = M, or all that its blocks hold.
+        The first M elements reach it.
         """
         each, square = validation.integer("participations", participations), 0
         for level in range(self.levels):
@@ -364,7 +356,6 @@ class BinaryTree(Factorisation):
         return math.sqrt(square)
 
     def prefix_std(self, steps: ArrayLike) -> NDArray[np.float64]:
-        """Return sqrt(popcount(t)): the blocks of a prefix share no noise."""
         t = self._steps(steps)  # (...)
         total = np.zeros(t.shape)
         for level in range(self.levels):  # one bit of all steps at a time: there may be millions
@@ -378,12 +369,10 @@ class BinaryTree(Factorisation):
         return float(np.max(self.prefix_std(worst)))
 
     def releases(self, participations: int = 1) -> int:
-        """Return the most blocks that M elements touch: min(M, n) on a level with n blocks."""
         each = validation.integer("participations", participations)
         return sum(min(each, self.horizon >> level) for level in range(self.levels))
 
     def total_releases(self) -> int:
-        """Return the number of complete blocks, 2 T - popcount(T)."""
         return sum(self.horizon >> level for level in range(self.levels))
 
 

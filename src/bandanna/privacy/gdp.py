@@ -61,12 +61,11 @@ def _tail_cost(epsilon: float, tail: float) -> float:
 
 
 def _mills(x: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return Mills' ratio Phi(-x)/phi(x)."""
     return np.asarray(math.sqrt(math.pi / 2) * special.erfcx(x / math.sqrt(2)))
 
 
 def _mills_slope(x: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return 1 - x Mills(x) = -Mills'(x), without cancellation for large x (asymptotic series beyond 50)."""
+    """Return 1 - x Mills(x) without cancellation for large x."""
     beyond = x > 50.0
     if not beyond.any():
         return np.asarray(1 - x * _mills(x))
@@ -87,8 +86,8 @@ def log_delta(epsilon: ArrayLike, mu: ArrayLike) -> NDArray[np.float64]:
 def _log_delta(epsilon: NDArray[np.float64], mu: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return `log_delta` without checks.
 
-    With a = epsilon/mu - mu/2 and b = epsilon/mu + mu/2, delta = phi(a) (Mills(a) - Mills(b)); for small mu the
-    difference is taken as an integral of -Mills'.
+    With a = epsilon/mu - mu/2 and b = epsilon/mu + mu/2, delta = phi(a) (Mills(a) - Mills(b)); small mu need an
+    integral of -Mills'.
     """
     a, b = epsilon / mu - mu / 2, epsilon / mu + mu / 2
     log_phi = -0.5 * a * a - _LOG_SQRT_TAU
@@ -153,10 +152,9 @@ def _mu(epsilon_: float, delta_: float) -> float:
 def solve_epsilon(
     profile: Callable[[float], float], target: float, *, reach: float = 1.0, most: float = 600.0
 ) -> float:
-    """Return the smallest epsilon >= 0 at which a decreasing privacy profile is at most `target`; infinity beyond
-    `most`.
+    """Return the smallest epsilon >= 0 at which a decreasing profile is at most `target`; infinity beyond `most`.
 
-    `reach` is a guess from above. The returned epsilon meets the target, and is at most 1 part in 10^12 too large.
+    `reach` is a guess from above. The returned epsilon meets the target and is at most 1 part in 10^12 too large.
     """
 
     def log_profile(epsilon: float) -> float:

@@ -50,7 +50,7 @@ class Guarantee:
         "interactive": sees every release and may choose later data accordingly. "table": all rewards were fixed in
         advance. "view": sees every release.
     observers
-        Pairs of a party and what it sees, if the roles run separately.
+        Pairs of a party and its view, if the roles run separately.
     shuffler
         Shuffle models: the local guarantee left against `against`; None if there is none.
     exposed
@@ -58,7 +58,7 @@ class Guarantee:
     against
         Shuffle models: the parties that together see single reports.
     one_process
-        Whether one process may run all roles, as an agent does. That process sees everything.
+        Whether one process, which then sees everything, may run all roles.
     seeded
         Whether the noise follows from a known seed, as in a test.
     """
@@ -86,7 +86,7 @@ class Guarantee:
         validation.one_of("adversary", self.adversary, tuple(ADVERSARIES))
 
     def __str__(self) -> str:
-        """Return plain sentences: the promise, who sees what, and what is left against a shuffler."""
+        """Return sentences: the promise, the parties' views, and the guarantee left against a shuffler."""
         test = "This is a test: anyone who knows its seed sees everything." if self.seeded else ""
         parts = (self.promise(), test, self._describe_observers(), self._describe_shuffler())
         return " ".join(sentence for sentence in parts if sentence)
@@ -100,7 +100,7 @@ class Guarantee:
         return self.trust != "none" and not math.isinf(self.epsilon)
 
     def promise(self) -> str:
-        """Return the first sentences: what is promised, for which data, against which adversary."""
+        """Return sentences about what is promised, for which data, against which adversary."""
         if not self._promises:
             return f"No privacy is promised for {self.protects}."
         unit = "in each participation"
@@ -156,12 +156,12 @@ class Guarantee:
 
 
 def describe_view(who: str, what: str) -> str:
-    """Return a sentence about a party and what it sees."""
+    """Return a sentence about a party's view."""
     return f"{who} {'see' if ' and ' in who else 'sees'} {what}."
 
 
 def find_worst_guarantee(each: Sequence[Guarantee]) -> Guarantee:
-    """Return the worst of every number, for a user to whom one of these guarantees applies."""
+    """Return the worst of every number among these guarantees."""
     stated = max(each, key=lambda one: one.epsilon)
     left = [one.shuffler for one in each if one.shuffler is not None]
     worst = max(left, key=lambda one: one.epsilon) if len(left) == len(each) else None
@@ -170,7 +170,7 @@ def find_worst_guarantee(each: Sequence[Guarantee]) -> Guarantee:
 
 
 def format_rounded_up(value: float, digits: int = 4) -> str:
-    """Format a number with a few significant digits, rounded up, so that the printed number holds too."""
+    """Format a number with a few significant digits, rounded up, so that it still holds."""
     rounded = Context(prec=digits, rounding=ROUND_CEILING).create_decimal(repr(float(value)))
     return f"{float(rounded):.{digits}g}"
 
@@ -196,9 +196,7 @@ def compute_guarantee(
     delta
         The delta at which epsilon is stated.
     local
-        Shuffle models: what a shuffler sees of one user in one batch.
-    trust, protects, participations, observers, exposed
-        As in `Guarantee`.
+        Shuffle models: a shuffler's view of one user in one batch.
     """
     whole = RepetitionEvent(event=event, times=participations) if composed else event
     left = None

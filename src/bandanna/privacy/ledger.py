@@ -52,7 +52,7 @@ class LedgerRelease:
 
 @dataclass(frozen=True, kw_only=True)
 class LedgerView:
-    """A public copy of a ledger at one moment: values only, without key, fingerprints, members or store.
+    """A public copy of a ledger at one moment, without key, fingerprints, members or store.
 
     Parameters
     ----------
@@ -66,7 +66,6 @@ class LedgerView:
 
     @classmethod
     def of(cls, budget: Budget, participations: int, entries: Iterable[LedgerEntry]) -> LedgerView:
-        """Return the public view of these entries."""
         released = tuple(
             LedgerRelease(task=one.task, batch=one.batch, event=one.event, release=one.release and one.release[0])
             for one in entries
@@ -75,12 +74,10 @@ class LedgerView:
 
     @property
     def releases(self) -> tuple[LedgerRelease, ...]:
-        """The releases, in order, as copies."""
         shown = (replace(one, task=one.task.replace(accountant.SEPARATOR, ", ")) for one in self._released)
         return deepcopy(tuple(shown))
 
     def __str__(self) -> str:
-        """Return price, budget and number of releases in a line."""
         spent, delta, count = format_rounded_up(self.spent()), stated_delta(self.budget), len(self._released)
         times = "once" if self.participations == 1 else f"{self.participations:,} times"
         released = "1 release" if count == 1 else f"{count:,} releases"
@@ -90,14 +87,14 @@ class LedgerView:
         )
 
     def spent(self) -> float:
-        """Return the epsilon spent so far by the user with the most participations, at the budget's delta (or 1e-6)."""
+        """Return epsilon of the user with the most participations so far, at the budget's delta (or 1e-6)."""
         tasks: dict[str, Counter[Event]] = {}
         for one in self._released:
             tasks.setdefault(one.task, Counter())[one.event] += 1
         return accountant.compute_spent(tasks, self.participations, stated_delta(self.budget))
 
     def balance(self) -> BudgetBalance:
-        """Return what is spent and what remains, as epsilon at one delta."""
+        """Return the spent and the remaining epsilon at one delta."""
         delta = stated_delta(self.budget)
         whole = self.budget.to_approx(delta) if isinstance(self.budget, PureDP | ZCDP | RenyiDP) else self.budget
         return BudgetBalance(spent=self.spent(), total=getattr(whole, "epsilon", math.inf), delta=delta)
@@ -110,7 +107,7 @@ class BudgetBalance:
     Parameters
     ----------
     spent, total
-        Epsilon at `delta`: of all releases so far together, and of the whole budget.
+        Epsilon at `delta`: of all releases so far, and of the whole budget.
     delta
         Delta of the budget; 1e-6 for a budget without one.
     """
@@ -121,7 +118,7 @@ class BudgetBalance:
 
     @property
     def remaining(self) -> float:
-        """`total` less `spent`, at least 0. The ledger decides by exact prices, not by this number."""
+        """`total` less `spent`, at least 0. The ledger decides by exact prices instead."""
         return max(0.0, self.total - self.spent)
 
     def __str__(self) -> str:
@@ -141,10 +138,10 @@ def stated_delta(budget: Budget) -> float:
 class Ledger:
     """Guards one budget per user over any number of tasks.
 
-    A release is identified by (task, batch). The first time, the ledger checks that it fits the budget, commits the
-    expense, draws the noise, stores the release and returns it. A repeated request returns the stored release and
-    spends nothing. Other data, or another mechanism, under the same id is refused. If the noise could not be drawn or
-    stored, the expense stays committed and the request may be repeated.
+    A release is identified by (task, batch). The ledger checks that it fits the budget, commits the expense, draws the
+    noise, stores the release and returns it. A repeated request returns the stored release and spends nothing; other
+    data or another mechanism under the same id are refused. If drawing or storing fails, the expense stays committed
+    and the request may be repeated.
 
     A user is in at most `participations` batches of a task. Without `members` the caller promises this; with them the
     ledger counts and refuses. Tasks compose, because a user may be in all of them.
@@ -156,7 +153,7 @@ class Ledger:
     participations
         Largest number of batches of a task with the same user.
     store
-        Where the entries are kept; by default in memory.
+        The store of the entries; by default in memory.
     """
 
     budget: Budget
@@ -197,12 +194,12 @@ class Ledger:
         members
             Ids of the batch's users; the ledger counts them.
         streams
-            Number of continual releases with this price that the task has begun, for different users. More than one
-            only if each user is in one batch.
+            Number of the task's continual releases with this price, for different users. More than one only if each
+            user is in one batch.
         one_of
             Alternative of the task: the batch has all users of this alternative and no others
-            (`accountant.iterate_alternatives`). The dearest alternative counts. Only for Gaussian sums of reports in a
-            ball around 0, with one report per user.
+            (`accountant.iterate_alternatives`). The dearest counts. Only for Gaussian sums of reports in a ball around
+            0, with one report per user.
 
         Returns
         -------
@@ -252,11 +249,10 @@ class Ledger:
                      if one.task.startswith(prefix) and hmac.compare_digest(one.fingerprint, mark)), None)  # fmt: skip
 
     def spent(self) -> float:
-        """Return the epsilon spent so far by the user with the most participations, at the budget's delta (or 1e-6)."""
+        """Return epsilon of the user with the most participations so far, at the budget's delta (or 1e-6)."""
         return accountant.compute_spent(self.store.tasks(), self.participations, stated_delta(self.budget))
 
     def view(self) -> LedgerView:
-        """Return the public view, without the key, the fingerprints and the members."""
         return LedgerView.of(self.budget, self.participations, self.store.entries())
 
     def _check_budget(self, task: str, event: Event, tasks: dict[str, accountant.EventCounts]) -> None:

@@ -1,6 +1,6 @@
 """The price of every event in Gaussian, zero-concentrated and pure differential privacy.
 
-Before them stands what they rest on: Theorem A for noise on the integers, stochastic rounding, grids, and caps.
+Theorem A for noise on the integers, stochastic rounding, grids and caps come first.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def discrete_gaussian_price(std: float, zmax: float) -> LatticePrice:
 
 
 def binomial_law(trials: int, probability: float) -> LatticeLaw:
-    """Return Bin(n, p), its mass by the saddle-point form (Loader 2000), within 1e-14 for n <= 1e15 and dyadic p."""
+    """Return Bin(n, p) by the saddle-point form (Loader 2000), within 1e-14 for n <= 1e15 and dyadic p."""
     n, p = float(trials), probability
 
     def log_mass(j: Floats) -> Floats:
@@ -114,11 +114,11 @@ def price_lattice_law(law: LatticeLaw, zmax: float) -> LatticePrice:
 
     An integer shift v with max_k |v_k| <= hi - lo costs mu = mu_1 |v|_2 with tail D t, D the number of coordinates.
 
-    Above a standard deviation of 10000, points are grouped in blocks of w = std/1000. Block sums of Q are bounded from
-    below by the geometric chord. An increment z_{j+1} - z_j equals Q(j)/phi(x) for some x between them, Q(j) lies below
-    the chord of the block before, extended, and z_j below z_a + (j - a) m for any bound m on the block's increments;
-    the bound on its logarithm is convex in j, so its maximum is at an end of the block. This overstates mu_1 by a
-    factor below 1 + 1e-3.
+    Above a standard deviation of 10000, points are grouped in blocks of w = std/1000, which overstates mu_1 by a factor
+    below 1 + 1e-3. Block sums of Q are bounded from below by the geometric chord. An increment z_{j+1} - z_j equals
+    Q(j)/phi(x) for some x between them; Q(j) lies below the extended chord of the block before, z_j below z_a + (j - a)
+    m for any bound m on the block's increments. The bound's logarithm is convex in j, so its maximum is at an end of
+    the block.
     """
     width = math.floor(_BLOCK * law.std) if law.std > _DENSE else 1
     up_z, up_mass = _walk_side(law, zmax, width, +1)  # cuts at mode+1, mode+1+w, ...
@@ -138,7 +138,6 @@ def _phi(x: float) -> float:
 
 
 def _steepest(z: Floats, log_mass: Floats, width: int) -> float:
-    """Return the largest increment of |z| between lattice neighbours along one side."""
     if len(z) < 2:
         return 0.0
     if width == 1:
@@ -172,7 +171,7 @@ def _walk_side(law: LatticeLaw, zmax: float, width: int, sign: int) -> tuple[Flo
 
 
 def _chord_sums(log_mass: Floats, width: int) -> Floats:
-    """Return lower bounds on the log of the mass of [j, j + width) from the chord of log mass; exact for width 1."""
+    """Return lower bounds on the log mass of [j, j + width) by chords; exact for width 1."""
     if width == 1 or len(log_mass) < 2:
         return log_mass
     slope = (log_mass[1:] - log_mass[:-1]) / width  # <= 0 outwards of the mode
@@ -183,7 +182,7 @@ def _chord_sums(log_mass: Floats, width: int) -> Floats:
 
 
 def _stirling_error(n: Floats) -> Floats:
-    """Return log n! - log(sqrt(2 pi n) (n/e)^n): series for n > 15, direct below."""
+    """Return log n! - log(sqrt(2 pi n) (n/e)^n) for n >= 0."""
     large = np.maximum(n, 15.0)
     far = 1 / large**2
     series = (1 / 12 - far * (1 / 360 - far * (1 / 1260 - far * (1 / 1680 - far / 1188)))) / large
@@ -195,7 +194,7 @@ def _stirling_error(n: Floats) -> Floats:
 
 
 def _deviance(x: Floats, mean: float) -> Floats:
-    """Return x log(x/mean) + mean - x = mean h((x - mean)/mean), h(e) = (1+e) log(1+e) - e, without cancellation."""
+    """Return x log(x/mean) + mean - x = mean h((x - mean)/mean) without cancellation."""
     e = np.asarray((x - mean) / mean)
     size = np.abs(e)
     if not np.all(near := size < _NEAR):
@@ -205,7 +204,7 @@ def _deviance(x: Floats, mean: float) -> Floats:
 
 
 def _deviance_series(e: Floats, most: float) -> Floats:
-    """Return h(e) = sum_{k>=2} (-e)^k / (k (k-1)) for |e| <= most, to double precision."""
+    """Return h(e) = (1+e) log(1+e) - e = sum_{k>=2} (-e)^k / (k (k-1)) for |e| <= most."""
     last = next((k for k in range(3, 20) if most ** (k - 2) < 1e-18 * k * (k - 1)), 20)
     total, turned = np.full(e.shape, 1 / (last * (last - 1))), -e
     for k in range(last - 1, 1, -1):
@@ -225,8 +224,8 @@ def composable_shift(shift: float, dim: int, tail: float) -> float:
 
         |v|^2 <= R^2 + D/4 + (2 R + sqrt D) sqrt(log(1/tail)/2)
 
-    A statistic x is encoded as floor(s x + U), U uniform per coordinate. v is how far the encodings of two neighbours
-    with the same U differ, R = s Delta_2, and D the number of coordinates.
+    v is how far the encodings floor(s x + U) of two neighbours with the same U differ, R = s Delta_2, D the number of
+    coordinates.
     """
     spread = (2 * shift + math.sqrt(dim)) * math.sqrt(math.log(1 / tail) / 2)
     return min(math.sqrt(shift**2 + dim / 4 + spread), shift + math.sqrt(dim))  # the latter always holds
@@ -236,8 +235,8 @@ def expected_delta(epsilon: float, mu_unit: float, shift: float, dim: int) -> fl
     """Bound E_v delta_G(epsilon; mu_1 |v|), for one release at one epsilon only (A.3); never to be composed.
 
     The bound is the minimum over lambda of C(lambda) exp(lambda (R^2 + D/4) + lambda^2 (2 R + sqrt D)^2 / 8) with
-    C(lambda) = sup_q delta_G(epsilon; mu_1 sqrt q) e^{-lambda q}, bounded cell by cell (delta_G increases in q). The
-    logarithm is convex in lambda, so its least on a grid is where it begins to rise.
+    C(lambda) = sup_q delta_G(epsilon; mu_1 sqrt q) e^{-lambda q}, bounded cell by cell. Its logarithm is convex in
+    lambda.
     """
     mean, width = shift**2 + dim / 4, 2 * shift + math.sqrt(dim)
     most = (shift + math.sqrt(dim)) ** 2  # |v| <= |s(x'-x)| + sqrt D always
@@ -295,10 +294,11 @@ _SHARE = 2.0**-14  # rounding may raise the sensitivity by this share
 
 
 def fine_grid(std: float, change: float, touched: int) -> float:
-    """Return a grid of std / 2^k with grid sqrt(touched) <= change / 2^14, k >= 20: its rounding costs next to nothing.
+    """Return a grid of std / 2^k with grid sqrt(touched) <= change / 2^14, k >= 20, whose rounding costs almost
+    nothing.
 
     `change` is the l2 sensitivity before rounding, `touched` the number of released coordinates that one user can
-    change. In l1, pass touched = dim^2.
+    change (in l1 dim^2).
     """
     std, change = validation.positive("std", std), validation.positive("sensitivity", change)
     steps = std * math.sqrt(touched) / (_SHARE * change)
@@ -318,7 +318,7 @@ def binomial_delta(trials: int, probability: float, shift: int, epsilon: float) 
 
         delta(epsilon) = max over both directions of  sum_j (P(X + k = j) - e^epsilon P(X = j))_+ .
 
-    Terms farther than 7 sqrt(n) from the mean hold at most 2 e^-98 by Hoeffding, which is added.
+    Terms beyond 7 sqrt(n) from the mean hold at most 2 e^-98 (Hoeffding), which is added.
     """
     law = binomial_law(trials, probability)
     mean, reach = trials * probability, 7 * math.sqrt(trials)
@@ -367,7 +367,7 @@ def cap_moments(dim: int, cosine: float) -> CapMoments:
 
 
 def cap_mass(dim: int, cosine: Any) -> Any:
-    """Return P(T >= cosine) for any cosine; numbers beyond [-1, 1] are cut to it."""
+    """Return P(T >= cosine), with cosines cut to [-1, 1]."""
     near = np.clip(cosine, -1.0, 1.0)
     tail = special.betainc((dim - 1) / 2, 0.5, (1 - near) * (1 + near)) / 2
     return np.where(near >= 0, tail, 1 - tail)
@@ -376,8 +376,8 @@ def cap_mass(dim: int, cosine: Any) -> Any:
 def bound_cap_mass(event: events.CapEvent) -> tuple[float, float]:
     """Return bounds on the probability that a candidate is inside the cap, for any u0 (proofs.md D.3).
 
-    A candidate is within one step of a Gaussian G: it is inside if T >= cosine + s/|G| and outside if T < cosine -
-    s/|G|, s = (1 + cosine) sqrt(dim) / steps. |G| is cut into classes, each as short as its shortest.
+    A candidate within one step of a Gaussian G is inside if T >= cosine + s/|G| and outside if T < cosine - s/|G|, s =
+    (1 + cosine) sqrt(dim) / steps. |G| is cut into classes, each priced at its shortest.
     """
     return _bound_mass(event.dim, event.cosine, event.steps)
 
@@ -398,11 +398,11 @@ def _bound_mass(dim: int, cosine: float, steps: int) -> tuple[float, float]:
 def cap_epsilon(event: events.CapEvent) -> float:
     """Return the log of the largest over the smallest density that any direction's message has at any point.
 
-    Relative to the law of one candidate, with Q the probability that it is inside the cap, c the chance, N candidates:
+    Relative to one candidate's law, with Q the probability that it is inside the cap, c the chance, N candidates:
 
         inside   c sum_{j<N} (1-Q)^j + (1-c) Q^(N-1),        outside   (1-c) sum_{j<N} Q^j + c (1-Q)^(N-1).
 
-    Both are taken at those ends of the range of Q that make the quotient largest.
+    Q takes the ends of its range that make the quotient largest.
     """
     low, high = bound_cap_mass(event)
     if not 0 < low <= high < 1:
@@ -421,7 +421,7 @@ def _geometric_series(x: float, n: int) -> float:
 
 
 def probability_inside(event: events.CapEvent) -> float:
-    """Return the probability that the message is inside the cap: c (1 - (1-q)^N) + (1-c) q^N for a cap of mass q."""
+    """Return the probability of a message inside the cap: c (1 - (1-q)^N) + (1-c) q^N for mass q."""
     q, c, n = cap_moments(event.dim, event.cosine).mass, event.chance, event.candidates
     return c * -math.expm1(n * math.log1p(-q)) + (1 - c) * q**n
 
@@ -449,7 +449,7 @@ NO_PRICE = Price(mu=math.inf, tail=0.0)
 def gaussian_price(event: events.Event, tail: float) -> Price:
     """Return the price of `event` in Gaussian DP: mu-GDP up to a tail of about `tail`, or `NO_PRICE`.
 
-    The same release has a slightly smaller mu if a larger tail is allowed. Ideal Gaussians need no tail.
+    A larger tail allows a slightly smaller mu. Ideal Gaussians need no tail.
     """
     match event:
         case events.NothingEvent():
@@ -477,7 +477,7 @@ def gaussian_price(event: events.Event, tail: float) -> Price:
 
 
 def compute_unrounded_share(event: events.Event, tail: float) -> float:
-    """Return the share of a release's mu that the change of the data has; the rest is rounding."""
+    """Return the share of a release's mu that is not due to rounding."""
     event = events.unwrap_record(event)
     if isinstance(event, events.BinomialEvent):
         return event.shift / composable_shift(event.shift, event.dim, tail / 2) if event.rounded else 1.0
@@ -488,7 +488,7 @@ def compute_unrounded_share(event: events.Event, tail: float) -> float:
 
 
 def _measure_shift(event: events.GaussianEvent | events.ContinualEvent) -> tuple[float, int]:
-    """Return by how much a user moves a release in l2, and how many of its numbers."""
+    """Return a user's l2 move of a release, and how many of its numbers move."""
     if isinstance(event, events.GaussianEvent):
         return event.sensitivity, event.dim
     factors, often = event.factorisation, event.participations
@@ -521,7 +521,7 @@ def _price_discrete_gaussian(std: float, shift: float, *, touched: int, tail: fl
 
 
 def _choose_zmax(tail: float) -> float:
-    """Return zmax with Phi(-zmax) <= tail, rounded up to a quarter so that prices can be cached."""
+    """Return zmax with Phi(-zmax) <= tail, in quarters so that prices can be cached."""
     return math.ceil(-4 * float(special.ndtri(min(max(tail, 1e-300), 0.1)))) / 4
 
 

@@ -42,9 +42,9 @@ class ShuffledBatches:
 
         delta <= (1 + e^epsilon) E (m - tanh(epsilon/2))+ + (e^epsilon - 1 + 2 delta_G(epsilon; mu)) (n - 1) p delta0,
 
-    M of them the delta of the M-fold composition and (1 + e^epsilon) M (n - 1) p delta0 (proofs.md B.1), for every
-    eps0 > 0; and delta <= delta_G(epsilon; sqrt(M) / scale) without a shuffle. A bound at a smaller epsilon holds at
-    a larger one. Wherever a search ends, the bound found is valid.
+    M of them the delta of the M-fold composition and (1 + e^epsilon) M (n - 1) p delta0 (proofs.md B.1), for every eps0
+    > 0; without a shuffle delta <= delta_G(epsilon; sqrt(M) / scale). Every search returns a valid bound wherever it
+    ends.
     """
 
     users: int
@@ -79,7 +79,7 @@ class ShuffledBatches:
         return self._proven(scale, delta, found, low, high)
 
     def _proven(self, scale: float, delta: float, found: float, low: float, high: float) -> float:
-        """Return an epsilon near `found` that `delta` proves, lowered as long as another eps0 is better."""
+        """Return an epsilon near `found` that `delta` proves, lowered while another eps0 is better."""
         proven, margin = high, _ROUNDING
         while found < proven * (1 - _ROUNDING):
             value, place = self._least(scale, found)
@@ -110,8 +110,7 @@ class ShuffledBatches:
     def _alternating(self, epsilon: float, delta: float, low: float, high: float, relative: float) -> float:
         """Return the least scale between two, the second of which keeps `delta`.
 
-        The search alternates between the best eps0 for a scale and the least scale for that eps0, from that of the
-        sketch on.
+        The search alternates between the best eps0 for a scale and the least scale for that eps0.
         """
 
         def find_scale(bound: Callable[[float, float], float], start: float, relative: float) -> float:
@@ -155,13 +154,13 @@ class ShuffledBatches:
         return math.log(self.users) + _BEYOND
 
     def _range(self, scale: float, epsilon: float) -> tuple[float, float]:
-        """Return logarithms of the least eps0 that may be better than no shuffle, by its tail, and of the greatest."""
+        """Return logarithms of the least and the greatest eps0 that may beat no shuffle."""
         alone, most = self._alone(scale, epsilon), self._most
         low = search.find_least(lambda local: self._tail(local, scale, 0.0) < alone, _LEAST, most, relative=1e-2)
         return math.log(low), math.log(most)
 
     def _before(self, local: float, scale: float, epsilon: float) -> float:
-        """Return the least bound from this eps0 up to `epsilon`: it is convex in e^epsilon, and may rise at its end."""
+        """Return the least bound from this eps0 up to `epsilon`; it is convex in e^epsilon."""
         value = self._bound(local, scale, epsilon)
         if self._bound(local, scale, 0.98 * epsilon) >= value:
             return value
@@ -180,7 +179,7 @@ class ShuffledBatches:
         return hidden + self._tail(local, scale, epsilon)
 
     def _tail(self, local: float, scale: float, epsilon: float) -> float:
-        """Return the cost of others' reports not being exact mixtures: in total variation (n - 1) p delta0 a batch."""
+        """Return the cost of inexact mixtures: in total variation (n - 1) p delta0 a batch."""
         moved = self.times * (self.users - 1) * math.exp(-local) * float(gdp.delta(local, 1 / scale))
         return self._weight(scale, epsilon) * moved
 
@@ -190,7 +189,7 @@ class ShuffledBatches:
         return 1 + math.exp(epsilon)
 
     def _sketched(self, scale: float, epsilon: float) -> tuple[float, float]:
-        """Return about the least delta and its eps0, from a Gaussian of the same variance."""
+        """Estimate the least delta and its eps0 from a Gaussian of the same variance."""
         local = np.geomspace(_LEAST, self._most, 200)
         spread = math.sqrt(self.times) * loss_std(users=self.users, local_epsilon=local, mu=1 / scale)
         moved = self.times * (self.users - 1) * np.exp(-local) * gdp.delta(local, 1 / scale)
@@ -207,7 +206,7 @@ def _search_delta(batches: ShuffledBatches, scale: float, epsilon: float) -> tup
 def _crossing(
     delta: Callable[[float], float], target: float, low: float, high: float, *, relative: float = 1e-6
 ) -> float:
-    """Return the least point in [low, high] with delta <= `target`. delta falls, and delta(high) <= `target`."""
+    """Return the least point in [low, high] with delta <= `target`, for a falling delta."""
     return search.find_crossing(
         lambda place: math.log(max(delta(place), 1e-300) / target), low, high, relative=relative
     )
@@ -232,7 +231,7 @@ def _narrow(value: Callable[[float], float], low: float, high: float, width: flo
 
 
 def _walk_downhill(value: Callable[[float], float], place: float, step: float) -> tuple[float, float, float]:
-    """Return a place whose value is below those of the two beside it, and these, by steps that double."""
+    """Return a place below the two beside it, and their values, by doubling steps."""
     at, ahead = value(place), value(place + step)
     if ahead >= at:
         step, ahead = -step, value(place - step)
@@ -250,7 +249,7 @@ def _refine_minimum(value: Callable[[float], float], place: float, steps: tuple[
 
 
 def _minimize_unimodal(value: Callable[[float], float], low: float, high: float, width: float) -> tuple[float, float]:
-    """Return the least value of a unimodal function, and its place within `width`, by Brent's method (1973)."""
+    """Minimise a unimodal function to `width` by Brent's method (1973)."""
     near, ahead, last = width / 4, 0.0, 0.0  # the last two steps
     place = second = third = low + _GOLDEN * (high - low)
     at = at_second = at_third = value(place)
@@ -277,7 +276,7 @@ def _minimize_unimodal(value: Callable[[float], float], low: float, high: float,
 
 
 def _vertex(places: tuple[float, float, float], values: tuple[float, float, float]) -> float:
-    """Return how far the vertex of the parabola through three points lies from the first; NaN if there is none."""
+    """Return the way from the first of three points to their parabola's vertex, or NaN."""
     (x, w, v), (at, at_w, at_v) = places, values
     one, other = (x - w) * (at - at_v), (x - v) * (at - at_w)
     twice = 2 * (one - other)
@@ -290,9 +289,9 @@ def _vertex(places: tuple[float, float, float], values: tuple[float, float, floa
 def shuffled_gaussian_delta(*, std: float, sensitivity: float, users: int, epsilon: float, times: int = 1) -> float:
     """Return the least delta that we can prove at `epsilon` for a user in `times` shuffled batches of `users` each.
 
-    Each of n users reports x_i + N(0, sigma^2 I), |x_i - x_i'|_2 <= Delta_2, and a shuffler permutes the reports; see
-    `ShuffledBatches` for the bound. Reference: Balle, Bell, Gascon, Nissim, "The privacy blanket of the shuffle model"
-    (CRYPTO 2019), for the sum over n; the mixture and its price are our own.
+    Each of n users reports x_i + N(0, sigma^2 I), |x_i - x_i'|_2 <= Delta_2; `ShuffledBatches` has the bound.
+    Reference: Balle, Bell, Gascon and Nissim 2019, The privacy blanket of the shuffle model, for the sum over n; the
+    mixture and its price are our own.
     """
     batches, scale = _read_batches(users, times), _read_scale(std, sensitivity)
     return batches.delta(scale, validation.non_negative("epsilon", epsilon))

@@ -19,7 +19,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, kw_only=True)
 class LedgerEntry:
-    """One committed expense. `release` is None until the noisy result is stored, then a one-tuple with it."""
+    """One committed expense. `release` is a one-tuple with the noisy result, None before it is stored."""
 
     task: str
     batch: str
@@ -32,20 +32,20 @@ class LedgerEntry:
 class LedgerStore(ABC):
     """The interface of a store for a ledger's entries.
 
-    Every method is durable when it returns; `alone` makes check-and-commit one step. Inside `alone`, a store may make
-    everything durable at the end. The last three methods summarise the entries; a store may keep the summaries.
+    Every method is durable when it returns; inside `alone`, which makes check-and-commit one step, a store may wait
+    until its end. The last three methods summarise the entries and may be overridden.
     """
 
     @abstractmethod
     def alone(self, work: Callable[[], Result]) -> Result:
-        """Do some work with exclusive access, across all threads and processes that share the store; re-entrant.
+        """Do some work with exclusive access across all threads and processes that share the store; re-entrant.
 
-        A signal may raise between any two lines of Python. Its remains must not block the next call.
+        A signal may raise between any two lines. Its remains must not block the next call.
         """
 
     @abstractmethod
     def secret(self) -> bytes:
-        """Return the random key that was made with the store: fingerprints of small data must not be guessable."""
+        """Return the store's random key, without which fingerprints of small data could be guessed."""
 
     @abstractmethod
     def entries(self) -> list[LedgerEntry]:
@@ -64,7 +64,7 @@ class LedgerStore(ABC):
         """Store the release of a committed entry, once."""
 
     def tasks(self) -> dict[str, Counter[Event]]:
-        """Return, for each task, how many batches of each event it has committed; the counters are copies."""
+        """Return a copy of the number of committed batches per task and event."""
         tasks: dict[str, Counter[Event]] = {}
         for entry in self.entries():
             tasks.setdefault(entry.task, Counter())[entry.event] += 1
@@ -82,9 +82,9 @@ class LedgerStore(ABC):
 
 
 class TableStore(LedgerStore):
-    """The reading half of a store in SQL tables. Each event is one row, and is decoded once.
+    """The reading half of a store in SQL tables; each event is one row, decoded once.
 
-    Subclasses state the prefix of the tables' names and the column of the tallies.
+    Subclasses state the tables' prefix and the column of the tallies.
     """
 
     _prefix, _tally = "", "count"
@@ -159,7 +159,7 @@ class _TaskCounts:
 
 
 class MemoryStore(LedgerStore):
-    """A store that lives as long as the process. A forked process is refused, because both would spend the budget."""
+    """A store in memory. It is refused in a forked process, because both would spend the budget."""
 
     def __init__(self) -> None:
         self._entries: dict[tuple[str, str], LedgerEntry] = {}
@@ -177,7 +177,6 @@ class MemoryStore(LedgerStore):
         return self._secret
 
     def count(self) -> int:
-        """Return the number of entries."""
         return len(self._entries)
 
     def entries(self) -> list[LedgerEntry]:

@@ -125,6 +125,6 @@ class TransactionStore(TableStore):
 
 
 def _pack_member(member: str) -> bytes:
-    """Return a member as it is stored: a first byte for its kind, then a hash's 32 bytes or a text's own."""
+    """Return a member as stored: a first byte for its kind, then a hash's bytes or a text's."""
     stored = sqlite.pack_member(member)
     return _HASH + stored if isinstance(stored, bytes) else _TEXT + stored.encode(errors="surrogatepass")

@@ -28,30 +28,25 @@ class JournalFile(SQLiteStore):
     _undone = True  # a release that fails never was
 
     def count(self) -> int:
-        """Return the number of releases."""
         return int(self._run_query("select coalesce(max(number), 0) from entries")[0][0])
 
     def newest(self) -> LedgerEntry:
-        """Return the newest release."""
         ((task, batch),) = self._run_query("select task, batch from entries order by number desc limit 1")
         entry = self.find(task, batch)
         assert entry is not None
         return entry
 
     def notes(self) -> dict[str, Any]:
-        """Return all notes; None for missing ones."""
         rows = [str(key) for (key,) in self._run_query("select key from meta where key like 'kept %'")]
         return {key: self.note(key) for key in (*NOTES, *rows)}
 
     def note(self, key: str) -> Any:
-        """Return the note under a key, or None."""
         with self._errors():
             for (text,) in self._run_query("select value from meta where key = ?", key):
                 return self._encoding.loads(text)
         return None
 
     def write(self, key: str, value: Any) -> None:
-        """Store a note under a key."""
         self.alone(lambda: self._write(key, self._encoding.dumps(value)))
 
     def _write(self, key: str, text: str) -> None:
@@ -115,7 +110,7 @@ class ReplicatedJournal(MemoryStore):
     def load(
         cls, path: Path, *, agent: str, terms: Any, secret: bytes, encoding: Encoding
     ) -> tuple[ReplicatedJournal, dict[str, Any]]:
-        """Load the journals of an agent that was saved at `path`, bring all up to the newest, and return its notes."""
+        """Load the journals of an agent saved at `path`, bring all up to the newest, and return its notes."""
         made, first = (
             cls(agent=agent, terms=terms, secret=secret, encoding=encoding),
             _open_journal(path, agent, encoding),
@@ -155,7 +150,6 @@ class ReplicatedJournal(MemoryStore):
         self._files[path] = file  # now that each knows of all
 
     def saved(self, save: Path) -> None:
-        """Note that the journal has a save beside it."""
         file = self._files[find_journal_path(save)]
         if file.note("saved") is False:
             file.write("saved", True)
@@ -175,7 +169,6 @@ class ReplicatedJournal(MemoryStore):
             raise BandannaError(f"{file.path} was made for another policy, budget or key than the save's")
 
     def state(self) -> Any:
-        """Return the state that was noted with the newest release."""
         return self._states.get(self.count())
 
     def record_state(self, notes: dict[str, Any]) -> None:
@@ -189,7 +182,7 @@ class ReplicatedJournal(MemoryStore):
                 file.write(key, value)
 
     def alone(self, work: Callable[[], Result]) -> Result:
-        """Run one transaction in all journals: as a whole or, if the work raises, not at all."""
+        """Run one transaction in all journals, which is undone if the work raises."""
         self._pending = None
         result = self._in_each(sorted(self._files), work)  # in one order: no two processes wait for each other
         if self._pending is not None:
@@ -231,7 +224,7 @@ class ReplicatedJournal(MemoryStore):
                     file.catch_up(self.entries(), newest.notes())
 
     def _adopt(self, file: JournalFile) -> None:
-        """Take over a release that this run has written but does not yet know, because it was interrupted."""
+        """Take over a release that this run has written but, interrupted, does not know."""
         if file.count() == self.count() + 1 and file.note("writer") == self._writer:
             self._remember(file.newest(), file.note("state"))
 
@@ -252,7 +245,6 @@ class ReplicatedJournal(MemoryStore):
         self._pending, self._coming = entry, self.state()
 
     def keep(self, task: str, batch: str, release: Any) -> None:
-        """Store a release in all journals, as part of `alone`; in memory when they have it."""
         entry = self._pending
         if entry is None or (entry.task, entry.batch) != (task, batch) or entry.release is not None:
             raise ConflictingRelease(f"task {task!r}, batch {batch!r} is not being released")
@@ -262,12 +254,12 @@ class ReplicatedJournal(MemoryStore):
 
 
 def find_journal_path(save: Path) -> Path:
-    """Return the path of the journal beside a save. Links to its folder are resolved, so one file has one name."""
+    """Return the path of the journal beside a save, with links to its folder resolved."""
     return save.absolute().parent.resolve() / (save.name + ".journal")
 
 
 def refuse_journal(save: Path) -> None:
-    """Refuse a journal beside a save of an agent without privacy: it belongs to another agent, which has a budget."""
+    """Refuse a journal beside a save without privacy: it belongs to an agent with a budget."""
     path = find_journal_path(save)
     if os.path.lexists(path):
         raise BandannaError(f"{path} belongs to a save with a promise, and {save.name} promises nothing: one is astray")

@@ -68,7 +68,7 @@ _INTEGRITY_CHECKS = {  # queries that must find nothing
 
 
 def pack_member(member: str) -> str | bytes:
-    """Return a member as it is stored: a hash of 64 hexadecimal digits as its 32 bytes, anything else as it is."""
+    """Return a member as stored: a hash of 64 hexadecimal digits as its 32 bytes."""
     return bytes.fromhex(member) if _HASH.fullmatch(member) else member
 
 
@@ -80,8 +80,8 @@ def unpack_member(stored: str | bytes) -> str:
 def shift_sum(total: bytes, secret: bytes, *, plus: Iterable[list[Any]] = (), minus: Iterable[list[Any]] = ()) -> bytes:
     """Return the sum after rows were added and taken away.
 
-    The file keeps the sum of all rows' keyed hashes modulo 2^256. A file with pages from before and after a
-    transaction, or with a flipped bit, has another sum than it states.
+    The file states the sum of all rows' keyed hashes modulo 2^256. It differs for a file with a flipped bit, or with
+    pages from before and after a transaction.
     """
     number = int.from_bytes(total)
     number += sum(_hash(secret, row) for row in plus) - sum(_hash(secret, row) for row in minus)
@@ -139,8 +139,8 @@ _PATIENCE = 30.0  # seconds to wait for another process's lock
 class SQLiteFile:
     """A file, created with mode 0600 if `create`, and a connection to it: one transaction at a time, whole or undone.
 
-    A signal may raise between any two lines. So threads are kept apart by locks that only `with` takes, and a
-    transaction that was left open is undone before the next one begins.
+    A signal may raise between any two lines. So only `with` takes locks, and an open transaction is undone before the
+    next one begins.
     """
 
     _undone = False  # whether a transaction whose work raises is undone; or what was done stays, as in other stores
@@ -168,7 +168,6 @@ class SQLiteFile:
         self.close = weakref.finalize(self, self._sql.close)
 
     def alone(self, work: Callable[[], Result]) -> Result:
-        """Run some work in a write transaction, waiting for other threads and processes; re-entrant."""
         self._at_home()
         if self.read_only:
             raise BandannaError(f"{self.path} can only be read where it is: nothing was released or spent")
@@ -204,7 +203,6 @@ class SQLiteFile:
 
     @contextmanager
     def _together(self) -> Iterator[None]:
-        """Undo the transaction if one of the statements fails."""
         with self._errors():
             self._whole = False
             yield
@@ -229,7 +227,7 @@ class SQLiteFile:
 
 
 def find_companion_files(path: Path) -> list[Path]:
-    """Return the files that SQLite keeps beside a ledger's file. While they are not empty they belong to it."""
+    """Return the files that SQLite keeps beside a ledger's file; non-empty ones belong to it."""
     return [other for end in ("-journal", "-wal", "-shm") if os.path.lexists(other := path.with_name(path.name + end))]
 
 
@@ -244,7 +242,7 @@ from pragma_application_id, pragma_user_version
 
 
 class SQLiteStore(SQLiteFile, TableStore):
-    """A store in one file, created with mode 0600. Work in `alone` is one transaction, synced when it is done.
+    """A store in one file, created with mode 0600. Work in `alone` is one transaction, synced at its end.
 
     Releases may be numbers, texts, arrays, lists, tuples, dictionaries and `Estimate`s.
 
@@ -255,7 +253,7 @@ class SQLiteStore(SQLiteFile, TableStore):
     create
         Whether to create a file that does not exist.
     encoding
-        How to write events and releases; by default with the kinds listed in `events.EVENTS`.
+        The format of events and releases; by default with the kinds listed in `events.EVENTS`.
     """
 
     def __init__(self, path: str | PathLike[str], *, create: bool = True, encoding: Encoding | None = None) -> None:
@@ -272,7 +270,7 @@ class SQLiteStore(SQLiteFile, TableStore):
                 raise
 
     def _open(self, create: bool) -> None:
-        """Make the tables in a new file, in one transaction, by one process."""
+        """Make the tables of a new file in one transaction."""
         if self._version() != VERSION and not self.read_only:
             self.alone(lambda: self._make(create))
         self._sql.execute("pragma journal_mode = truncate")
@@ -296,7 +294,7 @@ class SQLiteStore(SQLiteFile, TableStore):
     def _version(self) -> int:
         """Return the version of the file's tables; 0 if it is empty.
 
-        One statement: between two, another process may make the file.
+        A single statement reads it, because another process may make the file between two.
         """
         ((mark, version, tables),) = self._run_query(_SELECT_MARKS)
         if not tables:
