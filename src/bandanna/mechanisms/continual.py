@@ -30,7 +30,7 @@ _STEPS = 16  # of a block of noise, for any number of seeds: a seed's run does n
 @stored_as("BLTState")
 @dataclass(frozen=True, kw_only=True, eq=False)
 class BLTState:
-    """A stream after `step` elements. `sums` and `carry` are raw data and stay with the analyzer; others are public."""
+    """A stream after `step` elements. `sums` and `carry` are raw data and stay with the analyzer."""
 
     step: int
     sums: Array  # (*R, dim, n): s_i of C, of the data
@@ -40,16 +40,13 @@ class BLTState:
 
 
 def begin_blt(factorisation: BLT, shape: tuple[int, ...]) -> BLTState:
-    """Return the state before the first element; `shape` = (*R, dim)."""
+    """Return the state before the first element, for `shape` = (*R, dim)."""
     empty = np.zeros((*shape, factorisation.buffers))
     return BLTState(step=0, sums=empty, carry=empty, pulls=empty, total=np.zeros(shape))
 
 
 def advance_blt(factorisation: BLT, state: BLTState, value: Pair, release: Callable[[Pair], Array]) -> BLTState:
-    """Add one element, release one number per coordinate, and estimate a prefix: B y = prefix sums of C^{-1} y.
-
-    n running sums make C x, and n more undo C.
-    """
+    """Add one element, release one number per coordinate, and estimate a prefix: B y = prefix sums of C^{-1} y."""
     sums, carry, mixed = _decay_buffers(factorisation, state, value)
     released = release(mixed)  # y_t = (C x)_t + z_t
     increment = released - state.pulls @ factorisation.inverse_weights  # (C^{-1} y)_t
@@ -61,7 +58,7 @@ def advance_blt(factorisation: BLT, state: BLTState, value: Pair, release: Calla
 def compute_decay_modes(factorisation: BLT) -> tuple[Array, Array]:
     """Return a and r, (n + 1,), of b_k = sum_i a_i r_i^k, the entries of B.
 
-    r = (1, theta_hat), a_i = w_hat_i / (1 - theta_hat_i), a_0 = 1/C(1) = prod_i (1 - theta_i) / (1 - theta_hat_i).
+    r = (1, theta_hat), a_i = w_hat_i / (1 - theta_hat_i), a_0 = 1/C(1).
     """
     rate, rate_hat = 1 - np.asarray(factorisation.theta), 1 - np.asarray(factorisation.theta_hat)
     a = np.append(np.prod(rate / rate_hat), factorisation.inverse_weights / rate_hat)
@@ -70,7 +67,7 @@ def compute_decay_modes(factorisation: BLT) -> tuple[Array, Array]:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class BLTBlocks:
-    """B z by blocks of L steps: b_{t-u} z_u within a block, and s_i, decaying sums of all blocks before it."""
+    """B z by blocks of L steps: b_{t-u} z_u within a block, and s_i, decaying sums of earlier blocks."""
 
     within: Array  # (L, L): b_{t-u}, lower triangular
     after: Array  # (L, n + 1): a_i r_i^{t+1}, what s_i adds to step t of a block
@@ -79,7 +76,6 @@ class BLTBlocks:
 
     @classmethod
     def of(cls, factorisation: BLT, steps: int) -> BLTBlocks:
-        """Return blocks with L = `steps`."""
         a, r = compute_decay_modes(factorisation)
         powers: Array = np.power(r[:, None], np.arange(steps + 1.0))  # (n + 1, L + 1)
         lags = np.subtract.outer(np.arange(steps), np.arange(steps))  # t - u
@@ -93,7 +89,7 @@ class BLTBlocks:
 
 
 def blt_noise_blocks(factorisation: BLT, draw: Callable[[int], Array]) -> Iterator[Array]:
-    """Yield B z, which `advance_blt` makes of noise z alone; `draw` returns the next block of z: (*R, steps, dim)."""
+    """Yield B z, as `advance_blt` makes it; `draw` returns the next block of z: (*R, steps, dim)."""
     blocks, sums = BLTBlocks.of(factorisation, _STEPS), np.zeros(())
     for begin in range(0, factorisation.horizon, _STEPS):
         count = min(_STEPS, factorisation.horizon - begin)
@@ -109,7 +105,7 @@ def blt_noise_blocks(factorisation: BLT, draw: Callable[[int], Array]) -> Iterat
 def _decay_buffers(factorisation: BLT, state: BLTState, value: Pair) -> tuple[Array, Array, Pair]:
     """Return s_i <- theta_i s_i + x_t, and (C x)_t = x_t + sum_i w_i s_i of the old ones, as pairs of floats.
 
-    The price assumes linear C x: plain rounding errors would add up over 1/(1 - theta_i) steps.
+    The price assumes linear C x; rounding errors of floats would add up over 1/(1 - theta_i) steps.
     """
     factors = np.stack([factorisation.theta, factorisation.weights])  # (2, n)
     sums, carry = state.sums[..., None, :], state.carry[..., None, :]  # (*R, dim, 1, n)
@@ -146,12 +142,12 @@ class TreeState:
 
 
 def begin_tree(shape: tuple[int, ...]) -> TreeState:
-    """Return the state before the first element; `shape` = (*R, dim)."""
+    """Return the state before the first element, for `shape` = (*R, dim)."""
     return TreeState(step=0, nodes=(), total=np.zeros(shape))
 
 
 def advance_tree(state: TreeState, value: Pair, release: Callable[[Pair], Array]) -> TreeState:
-    """Add one element. Every block that it completes is released, once, and takes the place of its two halves."""
+    """Add one element. Every block that it completes is released once and replaces its two halves."""
     step = state.step + 1
     merges = (step & -step).bit_length() - 1  # trailing zeros: how many levels are completed above the leaf
     staying, closing = state.nodes[: len(state.nodes) - merges], state.nodes[len(state.nodes) - merges :][::-1]
@@ -174,14 +170,14 @@ State = BLTState | TreeState
 class ContinualGaussian:
     """Releases y = C x + z with z_i ~ N(0, std^2) as the stream x arrives, and estimates every prefix sum by B y.
 
-    Privacy: everything that can be computed from y is mu-GDP for the replacement of one user, with
+    Privacy: everything computed from y is mu-GDP for the replacement of one user, with
 
         mu = Delta C.sensitivity(M0) / std                                                  (ideal noise, grid = 0),
 
-    also if elements are chosen after seeing earlier releases, because C is lower triangular (Denisov et al. 2022). With
-    grid > 0 the accountant adds the rounding to the sensitivity. The state holds raw sums: publish prefixes, never
-    states. The caller clips: this class relies on `sensitivity`. Sums are pairs of floats (`numeric.exact_sums`),
-    because the price takes C x as computed exactly.
+    also if elements are chosen after seeing earlier releases (Denisov et al. 2022). With grid > 0 the accountant adds
+    the rounding to the sensitivity. The state holds raw sums: publish prefixes, never states. The caller clips: this
+    class relies on `sensitivity`. Sums are pairs of floats (`numeric.exact_sums`), because the price takes C x as
+    computed exactly.
 
     Parameters
     ----------
@@ -236,11 +232,10 @@ class ContinualGaussian:
 
     @cached_property
     def variances(self) -> NDArray[np.float64]:
-        """`prefix_variance` of every step."""
         return self.prefix_variance(np.arange(1, self.factorisation.horizon + 1))
 
     def prefix_variance(self, steps: ArrayLike) -> NDArray[np.float64]:
-        """Return the variance of the noise in each coordinate of the prefix sums at the (1-based) steps."""
+        """Return the variance of each coordinate's noise in the prefix sums at the (1-based) steps."""
         return np.asarray((self.std * self.factorisation.prefix_std(steps)) ** 2)
 
     def begin(self, replicates: tuple[int, ...] = ()) -> State:
@@ -259,7 +254,7 @@ class ContinualGaussian:
         Parameters
         ----------
         value, rest
-            The element, and what it has beyond its float if it is an exact sum.
+            The element, and the rest of an exact sum beyond its float.
         """
         if state.step >= self.factorisation.horizon:
             allowed, hint = f"at most the horizon {self.factorisation.horizon}", "The noise is priced for no more steps"
@@ -272,7 +267,6 @@ class ContinualGaussian:
         return following, following.total.copy()
 
     def _release(self, source: NoiseSource, exact: exact_sums.Pair) -> NDArray[np.float64]:
-        """Return exact numbers plus noise, on the nearest grid point with a secure source."""
         on_grid = source.secure and self.spacing > 0
         centre = exact_sums.find_nearest_grid_point(exact, self.spacing) if on_grid else exact[0]
         return source.gaussian(centre, std=self.std, grid=self.spacing)
@@ -280,7 +274,7 @@ class ContinualGaussian:
     def prefix_noise(self, source: NoiseSource, replicates: tuple[int, ...] = ()) -> Iterator[NDArray[np.float64]]:
         """Yield the noise of the prefix sums, step by step, distributed as by `step`.
 
-        For simulation with a fast source, which ignores the grid; a secure source is refused.
+        It simulates a fast source, which ignores the grid; a secure source is refused.
         """
         for block in self.noise_blocks(source, replicates):
             yield from np.moveaxis(block, -2, 0)
@@ -302,7 +296,6 @@ class ContinualGaussian:
         yield from blt_noise_blocks(self.factorisation, draw)
 
     def _advance(self, state: State, element: exact_sums.Pair, release: Callable[[exact_sums.Pair], Array]) -> State:
-        """Advance the factorisation's stream."""
         if isinstance(self.factorisation, BLT) and isinstance(state, BLTState):
             return advance_blt(self.factorisation, state, element, release)
         if isinstance(self.factorisation, BinaryTree) and isinstance(state, TreeState):

@@ -48,8 +48,8 @@ _ROOM = 2**62  # integers below this take any noise that we add without leaving 
 class Mechanism(ABC):
     """Adds noise to a vector once, and states what that release is.
 
-    `release` takes (..., dim) and returns the same shape, with fresh noise in every entry: leading axes are replicates,
-    and each replicate is one event. A mechanism with a malformed event cannot be built.
+    `release` takes (..., dim) and adds fresh noise to every entry: leading axes are replicates, and each replicate is
+    one event. A mechanism with a malformed event cannot be built.
     """
 
     dim: int
@@ -73,11 +73,9 @@ class Mechanism(ABC):
         """Return the value, (..., dim), plus fresh noise from the source."""
 
     def reals(self, value: ArrayLike) -> NDArray[np.float64]:
-        """Return the value as finite floats of shape (..., dim); refuse other values."""
         return self._shaped(read_protected_values(value))
 
     def integers(self, value: ArrayLike) -> NDArray[np.int64]:
-        """Return the value as 64-bit integers of shape (..., dim); refuse other values."""
         array = read_numeric_array("value", value, "64-bit integers, rounded before the release", kinds="iu")
         if array.size and (array.max() >= _ROOM or array.min() <= -_ROOM):
             given = ValueSummary("an entry of size 2^62 or more")
@@ -100,9 +98,9 @@ class GaussianMechanism(Mechanism):
         release = g (round(x / g) + Z),   Z_k ~ discrete Gaussian(std / g) independent      (secure source)
         release = x + N(0, std^2 I)                                                         (fast source)
 
-    Privacy: mu = sensitivity / std in Gaussian DP for the ideal (grid = 0). On a grid neighbours differ by at most
-    sensitivity + grid sqrt(dim) after rounding; the event charges this for both sources. References: Balle and Wang
-    2018 (exact profile); Canonne, Kamath and Steinke 2020 (discrete Gaussian).
+    Privacy: mu = sensitivity / std in Gaussian DP for the ideal (grid = 0). The grid adds grid sqrt(dim) to the
+    sensitivity; the event charges this for both sources. References: Balle and Wang 2018 (exact profile); Canonne,
+    Kamath and Steinke 2020 (discrete Gaussian).
 
     Parameters
     ----------
@@ -139,11 +137,11 @@ class GaussianMechanism(Mechanism):
 
     @property
     def variance(self) -> float:
-        """std^2, also for the discrete Gaussian: to 1 part in 10^6 at grid = std, exactly below grid = std / 2."""
+        """std^2, also for the discrete Gaussian: exact below grid = std / 2, to 1 part in 10^6 at grid = std."""
         return self.std**2
 
     def release(self, value: ArrayLike, source: NoiseSource, *, rest: ArrayLike = 0.0) -> NDArray[np.float64]:
-        """Add Gaussian noise: (..., dim) -> (..., dim). `rest` is what an exact sum has beyond its float."""
+        """Add Gaussian noise, (..., dim). `rest` is the rest of an exact sum beyond its float."""
         exact = self.reals(value)
         if check_noise_source(source).secure and self.step > 0:
             exact = exact_sums.find_nearest_grid_point(
@@ -159,7 +157,7 @@ class DiscreteGaussianMechanism(Mechanism):
         release = x + Z,   P(Z_k = j) = exp(-j^2 / (2 std^2)) / sum_i exp(-i^2 / (2 std^2))
 
     Privacy: rho = shift^2 / (2 std^2) zCDP. It is not exactly Gaussian DP. Reference: Canonne, Kamath and Steinke 2020,
-    Theorem 4 and its vector form (privacy), Algorithm 3 (sampler).
+    Theorem 4 (privacy), Algorithm 3 (sampler).
 
     Parameters
     ----------
@@ -183,7 +181,7 @@ class DiscreteGaussianMechanism(Mechanism):
 
     @property
     def variance(self) -> float:
-        """The exact variance: sum_j j^2 P(j) for std below 2; above, std^2, with an error below 1 part in 10^30."""
+        """The variance: sum_j j^2 P(j) for std below 2; above, std^2 within 1 part in 10^30."""
         if self.std >= 2:
             return self.std**2
         weights = [math.exp(-0.5 * (j / self.std) ** 2) if j < 39 * self.std else 0.0 for j in range(1, 79)]
@@ -205,8 +203,8 @@ class LaplaceMechanism(Mechanism):
         release = g (round(x / g) + Z),   Z_k ~ discrete Laplace(scale / g) independent     (secure source)
         release = x + Laplace(scale)                                                        (fast source)
 
-    Privacy: epsilon = (sensitivity + grid dim) / scale, pure; the second term is the rounding to the grid. Reference:
-    Dwork, McSherry, Nissim and Smith 2006; Ghosh, Roughgarden and Sundararajan 2009 (discrete form).
+    Privacy: epsilon = (sensitivity + grid dim) / scale, pure. Reference: Dwork, McSherry, Nissim and Smith 2006; Ghosh,
+    Roughgarden and Sundararajan 2009 (discrete form).
 
     Parameters
     ----------
@@ -241,7 +239,7 @@ class LaplaceMechanism(Mechanism):
 
     @property
     def variance(self) -> float:
-        """2 scale^2; on a grid it is less by below (grid / scale)^2 / 12 of it."""
+        """2 scale^2; a grid lowers it by a share below (grid / scale)^2 / 12."""
         return 2 * self.scale**2
 
     def release(self, value: ArrayLike, source: NoiseSource) -> NDArray[np.float64]:
@@ -278,7 +276,6 @@ class DiscreteLaplaceMechanism(Mechanism):
 
     @property
     def variance(self) -> float:
-        """The exact variance, 2 q / (1 - q)^2."""
         return 2 * math.exp(-1 / self.scale) / math.expm1(-1 / self.scale) ** 2
 
     def release(self, value: ArrayLike, source: NoiseSource) -> NDArray[np.int64]:
@@ -295,9 +292,8 @@ class BinomialMechanism(Mechanism):
 
         release = x + Z,   Z_k ~ Bin(trials, probability) independent
 
-    Privacy: the release is dominated by a Gaussian pair of mu_1 ||v||_2 up to a tail, v the change of the total
-    (Theorem A, `privacy.prices`). It is not the price of a Gaussian of equal variance. Protocol: Cheu, Joseph, Mao and
-    Peng 2021.
+    Privacy: a Gaussian pair of mu_1 ||v||_2 dominates the release up to a tail, v the change of the total (Theorem A,
+    `privacy.prices`); a Gaussian of equal variance has another price. Protocol: Cheu, Joseph, Mao and Peng 2021.
 
     Parameters
     ----------
@@ -333,12 +329,10 @@ class BinomialMechanism(Mechanism):
 
     @property
     def mean(self) -> float:
-        """The mean of the noise, trials probability."""
         return self.trials * self.probability
 
     @property
     def variance(self) -> float:
-        """trials probability (1 - probability)."""
         return self.trials * self.probability * (1 - self.probability)
 
     def release(self, value: ArrayLike, source: NoiseSource) -> NDArray[np.int64]:
@@ -360,8 +354,7 @@ class RandomizedResponse(Mechanism):
 
         P(bit = 1 | x) = (1 - q) + (2q - 1) x,   q = e^epsilon / (1 + e^epsilon),   E[(bit - (1 - q)) / (2q - 1)] = x
 
-    One coin of 53 binary places rounds a number between 0 and 1 to a bit (unbiased) and randomizes the bit; 1 - q is
-    rounded up to these places.
+    One coin of 53 binary places rounds x to a bit without bias and randomizes it; 1 - q is rounded up to these places.
 
     Privacy: pure epsilon for each number, dim epsilon for all `dim` of a user. The answer to a bit is "x + Z >= 1" with
     Z two-sided geometric, P(Z >= 0) = q, so the event is that release. Reference: Warner 1965.
@@ -379,13 +372,13 @@ class RandomizedResponse(Mechanism):
 
     @cached_property
     def lie(self) -> float:
-        """1 - q = 1 / (1 + e^epsilon), rounded up to a whole number of the coin's steps, at least one."""
+        """1 - q = 1 / (1 + e^epsilon), rounded up to at least one step of the coin."""
         odds = math.exp(-self.epsilon)
         return (math.floor(odds / (1 + odds) / _STEP * (1 + 1e-15)) + 1) * _STEP  # 1e-15: more than rounding errors
 
     @property
     def truth(self) -> float:
-        """2q - 1, at most tanh(epsilon/2): the factor that debiasing undoes."""
+        """2q - 1, at most tanh(epsilon/2), which debiasing undoes."""
         return 1 - 2 * self.lie
 
     @cached_property
@@ -400,7 +393,7 @@ class RandomizedResponse(Mechanism):
         return self.lie * (1 - self.lie) / self.truth**2
 
     def chance(self, value: Floats) -> Floats:
-        """Return the probability of a 1, never outside of [1 - q, q]."""
+        """Return the probability of a 1, within [1 - q, q]."""
         return probability_of_one(value, self.lie)
 
     def release(self, value: ArrayLike, source: NoiseSource) -> Floats:
@@ -411,7 +404,7 @@ class RandomizedResponse(Mechanism):
         return draw_randomized_bits(x, self.lie, check_noise_source(source)).astype(float)
 
     def decode(self, ones: Floats, answers: int | Floats = 1) -> Floats:
-        """Return unbiased estimates of sums from the number of ones among `answers` answers."""
+        """Return unbiased estimates of sums from the ones among `answers` answers."""
         return np.asarray((ones - self.lie * answers) / self.truth)
 
 
@@ -425,8 +418,8 @@ class PrivUnit(Mechanism):
         u0 = +-w/|w|, E u0 = w;     u uniform in the cap <u, u0> >= cosine with probability p, else outside of it
         E u = m u0,     E|u/m - w|^2 = 1/m^2 - |w|^2
 
-    A device draws N candidates, whatever its data, and sends the first on the wanted side (`CapRandomizer`); p follows
-    from `chance` and `candidates`. Candidates are Gaussian vectors in whole steps.
+    A device draws N candidates, Gaussian vectors in whole steps, whatever its data, and sends the first on the chosen
+    side (`CapRandomizer`); p follows from `chance` and `candidates`.
 
     Privacy: pure, p (1-q) / ((1-p) q) <= e^epsilon for a cap of mass q; steps are in the price (proofs.md D).
     References: Bhowmick, Duchi, Freudiger, Kapoor and Rogers 2018; Asi, Feldman and Talwar 2022.
@@ -466,7 +459,7 @@ class PrivUnit(Mechanism):
 
     @property
     def variance(self) -> float:
-        """1 / (m^2 dim), a bound on the mean variance of the coordinates for every w, attained at w = 0."""
+        """1 / (m^2 dim), a bound on the mean variance of the coordinates, attained at w = 0."""
         return 1 / (self.lean**2 * self.dim)
 
     @property

@@ -1,8 +1,7 @@
 """Compiled kernels: loops for rounds that depend on the last one, compiled by Numba if it is installed (`fast`).
 
 A kernel is a plain function of arrays: random draws go in, actions come out. The NumPy code stays the reference and
-handles rare cases (a matrix to be repaired, features to be clipped). Without Numba, or with BANDANNA_KERNELS=off, only
-time is lost.
+handles rare cases. BANDANNA_KERNELS=off does without Numba.
 """
 
 from __future__ import annotations
@@ -26,9 +25,9 @@ class OptimismTables:
     Before each round, with G and v the released matrix and vector:
 
         P = G + weight I,  theta = P^{-1} v                                                       if scale is 0, else
-        R = scale G + floor I,  P = G R^{-1} G + weight I,  theta = P^{-1} G R^{-1} v;
+        R = scale G + floor I,  P = G R^{-1} G + weight I,  theta = P^{-1} G R^{-1} v.
 
-    the index of an arm is <x, theta> + radius |x|_{P^{-1}}.
+    An arm has the index <x, theta> + radius |x|_{P^{-1}}.
     """
 
     scale: float
@@ -46,7 +45,7 @@ BREAK_EVEN = 3000  # rounds of a run, whatever the number of seeds: a seed's run
 def find_kernel(name: str, *, rounds: int = BREAK_EVEN, module: str = "") -> Callable[..., Any] | None:
     """Return the kernel of this name for a run of `rounds` rounds; None if the NumPy code is to be used.
 
-    `module` is where it is defined, by default a module of this folder with its name.
+    `module` defines it, by default a module of this folder with its name.
     """
     if rounds < BREAK_EVEN or os.environ.get(SWITCH, "on").lower() in ("off", "0", "no"):
         return None
@@ -55,7 +54,6 @@ def find_kernel(name: str, *, rounds: int = BREAK_EVEN, module: str = "") -> Cal
 
 @cache
 def _load_kernel(name: str, module: str) -> Callable[..., Any] | None:
-    """Import Numba at the first use of a kernel."""
     try:
         import_module("numba")
     except ImportError:

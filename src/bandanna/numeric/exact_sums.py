@@ -1,10 +1,9 @@
 """Sums of floats that do not depend on their order, run-length lists of batch sizes, and sums of blocks of a tree.
 
-Adding n floats one by one leaves an error that grows like n^2, and one replaced user can then move the computed sum by
-more than the domain allows (Casacuberta, Shoemate, Vadhan and Wagaman 2022). So a sum is a pair of floats, `high` and
-the `rest`, together about 106 bits. Operations on pairs are exact or wrong by some parts in 2^100, and integer noise is
-added to the grid point nearest to the pair (`find_nearest_grid_point`). References: Knuth's two-sum, Dekker's and
-Veltkamp's two-product.
+Rounding errors of plain sums grow like n^2, so one replaced user can move a sum by more than the domain allows
+(Casacuberta, Shoemate, Vadhan and Wagaman 2022). So a sum is a pair of floats, `high` and the `rest`, together about
+106 bits, and integer noise is added to the grid point nearest to the pair. Operations on pairs are exact or wrong by
+some parts in 2^100.
 """
 
 from __future__ import annotations
@@ -42,30 +41,29 @@ _NEAR = 2.0**-40  # of a half: closer than this, the side is decided by exact fr
 def exact_sum(values: Floats, bound: float) -> Pair:
     """Sum values in [-bound, bound] over users, (..., users, dim) -> a pair of (..., dim).
 
-    Each value is first cut at 2^-62 of the bound, then integers are added, so the pair is their exact sum.
+    The pair is the exact sum of the values, each cut at 2^-62 of the bound.
     """
     whole, small = _split_units(values, bound)
     return _pair(np.sum(whole, axis=-2), np.sum(small, axis=-2), finest_step(bound))
 
 
 def finest_step(bound: float) -> float:
-    """Return the step at which values in [-bound, bound] are cut before they are added: at most 2^-62 of the bound."""
+    """Return the step at which values in [-bound, bound] are cut: at most 2^-62 of the bound."""
     return math.ldexp(1.0, math.frexp(bound)[1] - _DIGITS - _FINER)
 
 
 def convert_to_steps(values: Floats, bound: float) -> Ints:
-    """Return values in [-bound, bound] in whole steps of `finest_step(bound)`, as they are sent: 64-bit integers."""
+    """Return values in [-bound, bound] in whole steps of `finest_step(bound)`: 64-bit integers."""
     whole, small = _split_units(values, bound)
     return np.asarray((whole << _FINER) + small)
 
 
 def sum_steps(steps: Ints, step: float = 1.0) -> Pair:
-    """Sum 64-bit integers over users, exactly, times a power of two: (..., users, dim) -> a pair of (..., dim)."""
+    """Sum integers over users exactly, times a power of two: (..., users, dim) -> a pair of (..., dim)."""
     return _pair(np.sum(steps >> _FINER, axis=-2), np.sum(steps & _MASK, axis=-2), step)
 
 
 def _split_units(values: Floats, bound: float) -> tuple[Ints, Ints]:
-    """Return whole units of 2^31 finest steps, and the steps left over."""
     step = finest_step(bound)
     unit = math.ldexp(step, _FINER)
     whole = np.rint(values / unit)  # the division is exact, and so is the rest
@@ -74,7 +72,6 @@ def _split_units(values: Floats, bound: float) -> tuple[Ints, Ints]:
 
 
 def _pair(wholes: Ints, smalls: Ints, step: float) -> Pair:
-    """Return wholes 2^31 + smalls, times the step."""
     unit = step * 2.0**_FINER
     wholes, smalls = wholes + (smalls >> _FINER), smalls & _MASK  # carry
     most, some = wholes >> _FINER, wholes & _MASK
@@ -103,7 +100,7 @@ def add_pairs(one: Pair, other: Pair) -> Pair:
 
 
 def find_nearest_grid_point(total: Pair, grid: float) -> Floats:
-    """Return the float of the grid point nearest to a pair; divided by the grid and rounded, it is the exact steps."""
+    """Return the float of the grid point nearest to a pair, an exact number of steps."""
     counts = count_grid_steps(*total, grid)
     if (np.abs(counts) > LARGEST_SUM).any():
         allowed, hint = f"a sum of at most 2^51 steps of the grid {grid!r}", "Take fewer users, or more noise"
@@ -141,18 +138,16 @@ def _split_float(a: Floats) -> Pair:
 @stored_as("Sizes")
 @dataclass(frozen=True)
 class RunLengthSizes:
-    """The sizes of batches 0, 1, ..., as `runs` of (size, how often); `len`, `[number]` and iteration as of a tuple."""
+    """The sizes of batches 0, 1, ..., as `runs` of (size, how often); it reads like a tuple."""
 
     runs: tuple[tuple[int, int], ...] = ()
 
     @classmethod
     def of(cls, sizes: Iterable[int]) -> RunLengthSizes:
-        """Build from single sizes."""
         return cls(tuple((size, sum(1 for _ in run)) for size, run in groupby(sizes)))
 
     @cached_property
     def _begins(self) -> tuple[list[int], list[int]]:
-        """Return batches and users before each run, and before the end."""
         times, users = (time for _, time in self.runs), (size * time for size, time in self.runs)
         return list(accumulate(times, initial=0)), list(accumulate(users, initial=0))
 
@@ -169,25 +164,23 @@ class RunLengthSizes:
 
     @property
     def users(self) -> int:
-        """Number of users in all batches."""
         return self._begins[1][-1]
 
     def before(self, number: int) -> int:
-        """Return the number of users in the batches before this one; `number` may be the number of batches."""
+        """Return the number of users in the batches before this one, or before the end."""
         if number == len(self):
             return self.users
         run = bisect_right(self._begins[0], number) - 1
         return self._begins[1][run] + (number - self._begins[0][run]) * self.runs[run][0]
 
     def counts(self) -> Counter[int]:
-        """Return how many batches there are of each size."""
         counts: Counter[int] = Counter()
         for size, times in self.runs:
             counts[size] += times
         return counts
 
     def each(self, values: Iterable[float]) -> NDArray[np.float64]:
-        """Repeat one value for each run, as often as the run has batches."""
+        """Repeat one value per run for each of its batches."""
         return np.repeat(np.fromiter(values, np.float64, len(self.runs)), [times for _, times in self.runs])
 
 
@@ -215,7 +208,7 @@ Numbers = TypeVar("Numbers", NDArray[np.float64], NDArray[np.int64])
 def average_blocks(own: Sequence[Floats], degrees: Sequence[int], weights: Sequence[float]) -> list[Floats]:
     """Estimate the blocks bottom-up: a weight on the own release, the rest on the sum of the parts' estimates.
 
-    own: for each level (..., N_j, dim); degrees d_2, ..., d_k; weights for each level, 1 on the lowest.
+    `own` has (..., N_j, dim) and `weights` a number for each level, 1 on the lowest; degrees are d_2, ..., d_k.
     """
     estimates = [own[0]]
     for release, degree, weight in zip(own[1:], degrees, weights[1:], strict=True):
@@ -241,7 +234,7 @@ def sum_parts(parts: Numbers, count: int, degree: int) -> Numbers:
 
 
 def compute_prefixes(blocks: Sequence[Floats], degrees: Sequence[int]) -> Floats:
-    """Return, after every lowest block, the sum of the maximal complete blocks: blocks by level -> (..., N_1, dim)."""
+    """Return, after every lowest block, the sum of the maximal complete blocks: (..., N_1, dim)."""
     top = blocks[-1]
     total = np.zeros((*top.shape[:-2], top.shape[-2] + 1, top.shape[-1]))  # after 0, 1, ... blocks of the top level
     np.cumsum(top, axis=-2, out=total[..., 1:, :])
@@ -251,7 +244,7 @@ def compute_prefixes(blocks: Sequence[Floats], degrees: Sequence[int]) -> Floats
 
 
 def _extend_prefixes(total: Floats, blocks: Floats, degree: int) -> Floats:
-    """Return, after 0, 1, ... blocks of a level, the total of their parents plus the blocks in the open parent."""
+    """Return the parents' total plus the blocks in the open parent, after 0, 1, ... blocks."""
     *shape, count, dim = blocks.shape
     parents = count // degree
     after = np.empty((*shape, count + 1, dim))

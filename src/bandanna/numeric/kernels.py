@@ -1,4 +1,4 @@
-"""The compiled kernel of LinUCB that learns in every round (`optimist`): estimate, score, choose, add."""
+"""The compiled kernel of LinUCB that learns in every round (`optimist`)."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ STAMP = (_FOUND.st_mtime, _FOUND.st_size)
 def jit(function: Function) -> Function:
     """Compile a function at its first call, and keep the machine code beside the source or in the user's cache.
 
-    Sums are not reordered and products not fused. Division by zero gives infinity, as in NumPy. No array is assigned to
-    a slice of another one, because Numba would compile messages about shapes with it (`copy_into`).
+    Sums are not reordered and products not fused; division by zero gives infinity. Kernels call `copy_into` instead of
+    assigning to slices, for which Numba would compile messages about shapes.
     """
     return cast(Function, _compile(function))
 
 
 def jit_internal(function: Function) -> Function:
-    """Compile a function that only kernels call; without an entry from Python it compiles faster."""
+    """Compile a function that only kernels call, faster because Python cannot enter it."""
     return cast(Function, _compile(function, **_INTERNAL_OPTIONS))
 
 
@@ -54,14 +54,14 @@ def _compile(function: Callable[..., object], **flags: Any) -> Any:
 
 @jit_internal
 def copy_into(numbers: Floats, out: Floats) -> None:
-    """Copy numbers to `out`, (n,); faster to compile than out[:] = numbers."""
+    """Copy n numbers; it compiles faster than out[:] = numbers."""
     for i in range(len(out)):
         out[i] = numbers[i]
 
 
 @jit_internal
 def transpose_arms(arms: Floats, out: Floats) -> None:
-    """Write arms (K, d) side by side, (d, K): many are scored at once."""
+    """Write arms (K, d) as columns (d, K), to score many at once."""
     n_arms, d = arms.shape
     for i in range(d):
         row = out[i]
@@ -71,7 +71,7 @@ def transpose_arms(arms: Floats, out: Floats) -> None:
 
 @jit_internal
 def compute_scores(x: Floats, theta: Floats, out: Floats) -> None:
-    """Compute <x, theta> of arms in columns (d, K), (K,)."""
+    """Compute <x, theta> of arms in columns, (K,)."""
     out[:] = 0.0
     for i in range(len(theta)):
         weight, row = theta[i], x[i]
@@ -81,7 +81,7 @@ def compute_scores(x: Floats, theta: Floats, out: Floats) -> None:
 
 @jit_internal
 def compute_squared_norms(x: Floats, inverse: Floats, across: Floats, out: Floats) -> None:
-    """Compute |x|^2_{V^{-1}} of arms in columns (d, K), (K,); `across` has room for as many numbers."""
+    """Compute |x|^2_{V^{-1}} of arms in columns, (K,); `across` is workspace of that size."""
     d, n_arms = x.shape
     out[:] = 0.0
     for i in range(d):
@@ -123,7 +123,7 @@ def inner(a: Floats, b: Floats) -> float:
 
 @jit
 def invert_by_sweeps(a: Floats, column: Floats) -> bool:
-    """Invert in place, by the sweeps of `linalg.positive_inverse`; return False if a pivot is not positive."""
+    """Invert in place as `linalg.positive_inverse`; return False if a pivot is not positive."""
     d = len(a)
     for k in range(d):
         pivot = a[k, k]
@@ -160,7 +160,7 @@ def initialize_inverse(total: Floats, ridge: float, known: Floats, column: Float
 
 @jit_internal
 def update_rank_one(known: Floats, x: Floats, step: Floats) -> None:
-    """Update A^{-1} for one more x x^T in A (Sherman and Morrison 1950)."""
+    """Update A^{-1} for A + x x^T (Sherman and Morrison 1950)."""
     multiply_vector(known, x, step)
     grown = 1 + inner(step, x)
     for i in range(len(x)):
@@ -208,7 +208,7 @@ def estimate_from_exact_sums(
 
 @jit_internal
 def _positive_inverse(a: Floats, column: Floats) -> bool:
-    """Invert in place: sweeps above the diagonal, then the rest; return False if a pivot is not positive."""
+    """Invert in place from above the diagonal; return False if a pivot is not positive."""
     d = len(a)
     for k in range(d):
         if not a[k, k] > 0:
@@ -234,7 +234,6 @@ def _positive_inverse(a: Floats, column: Floats) -> bool:
 
 @jit_internal
 def _unpack(total: Floats, gram: Floats) -> None:
-    """Unpack G from packed sums."""
     d = len(gram)
     place = 2 * d
     for i in range(d):
@@ -256,7 +255,7 @@ def estimate_from_released_sums(
     theta: Floats,
     inverse: Floats,
 ) -> bool:
-    """Compute theta and P^{-1} of an `OptimismTables`; return False if a matrix is not positive definite."""
+    """Compute theta and P^{-1} of an `OptimismTables`; return False if a matrix is indefinite."""
     d = len(theta)
     _unpack(released, inverse)
     for i in range(d):
@@ -275,8 +274,8 @@ def estimate_from_released_sums(
 def _gain(scale: float, floor: float, system: Floats, over: Floats, vector: Floats, gram: Floats) -> bool:
     """Replace v by G R^{-1} v and G by G R^{-1} G, above the diagonal; return False if R is not positive definite.
 
-    With R = L D L^T, elimination makes [D L^T, W, w] of [R, G, v], W = L^{-1} G, w = L^{-1} v, so that these are sum_k
-    W_k w_k / D_k and sum_k W_k W_k^T / D_k. `over`: room for 1 / D.
+    Elimination with R = L D L^T makes W = L^{-1} G, w = L^{-1} v, so these are sum_k W_k w_k / D_k and sum_k W_k W_k^T
+    / D_k. `over` is room for 1 / D.
     """
     d = len(vector)
     for i in range(d):
@@ -310,7 +309,7 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 @jit
 def find_largest(values: Floats) -> float:
-    """Return the largest value, of eight at a time, so that comparisons need not wait for each other."""
+    """Return the largest value; eight at a time, comparisons do not wait for each other."""
     n, p = len(values), values[0]
     p0 = p1 = p2 = p3 = p4 = p5 = p6 = p7 = p
     for k in range(7, n, 8):
@@ -328,7 +327,7 @@ def find_largest(values: Floats) -> float:
 def count_tied_arms(index: Floats) -> tuple[int, int]:
     """Return how many arms are tied, and the first of them, as `linalg.find_best_arms`.
 
-    A row with a number beyond single precision is divided by a power of two first, in place.
+    A row beyond single precision is scaled in place first.
     """
     n, beyond = len(index), 0
     for k in range(n):
@@ -345,7 +344,7 @@ def count_tied_arms(index: Floats) -> tuple[int, int]:
 
 @jit
 def _scale_below_one(index: Floats) -> None:
-    """Divide by a power of two, so that the largest is below 1."""
+    """Divide by a power of two until the largest is below 1."""
     size = 0.0
     for k in range(len(index)):
         size = max(size, abs(index[k]))
@@ -356,7 +355,7 @@ def _scale_below_one(index: Floats) -> None:
 
 @jit
 def find_tied_arm(index: Floats, rank: int, first: int) -> int:
-    """Return the tied arm of this rank, after `count_tied_arms` has found the first."""
+    """Return the tied arm of this rank, from the first tied arm on."""
     peak = np.float32(index[first])
     for k in range(first, len(index)):
         if np.float32(index[k]) == peak:
@@ -403,8 +402,7 @@ def optimist(
 
     Returns DONE, or INDEFINITE or OUTSIDE: the matrix, or an arm of the round at `place`, has to be repaired first. The
     NumPy code is `Confidence.estimate` or `Ellipsoid.estimate`, `compute_optimistic_scores`, `linalg.find_best_arms`
-    and `LinearReport.pack`; estimates and indices differ by some units in the last place. Without noise, A^{-1} follows
-    by rank-one updates and P by A^{-1} (`estimate_from_exact_sums`).
+    and `LinearReport.pack`; estimates and indices differ by some units in the last place.
     """
     seeds, blocks, n_arms, d = arms.shape
     fresh, exact, pairs = blocks > 1 or end - begin == 1, noise.size == 0, d * (d + 1) // 2
@@ -464,7 +462,7 @@ def optimist(
 
 @jit
 def _fits_unit_ball(x: Floats, length: Floats) -> bool:
-    """Return whether no arm (d, K) is longer than 1, by more than rounding errors; `length`: (K,)."""
+    """Return whether no arm (d, K) is longer than 1, beyond rounding errors."""
     d, n_arms = x.shape
     length[:] = 0.0
     for i in range(d):
@@ -494,7 +492,6 @@ def _tabulate_squares(x: Floats, table: Floats) -> None:
 
 @jit
 def _compute_tabulated_norms(inverse: Floats, table: Floats, spread: Floats) -> None:
-    """Compute |x|^2_{P^{-1}} of tabulated arms, (K,)."""
     place = 0
     spread[:] = 0.0
     for i in range(len(inverse)):
@@ -507,7 +504,7 @@ def _compute_tabulated_norms(inverse: Floats, table: Floats, spread: Floats) -> 
 
 @jit
 def _add_report(features: Floats, reward: float, x: Floats, total: Floats) -> None:
-    """Add one report: x y, x_i^2, sqrt 2 x_i x_j; features are scaled down if rounding made them longer than 1."""
+    """Add one report: x y, x_i^2, sqrt 2 x_i x_j, with features scaled into the unit ball."""
     d, length = len(x), 0.0
     for i in range(d):
         length += features[i] * features[i]

@@ -1,6 +1,6 @@
 """Linear algebra of small symmetric matrices, and the tie rule between arms.
 
-Arms are tied if their indices are equal in single precision, because those of equal arms differ by rounding errors.
+Arms with equal indices in single precision are tied, because rounding errors separate equal arms.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ einsum: Callable[..., Any] = getattr(_plain, "__globals__", {}).get("c_einsum", 
 
 
 def inner(a: Floats, b: Floats) -> Floats:
-    """Return <a, b> over the last axis, each by itself: (..., d), (..., d) -> (...)."""
+    """Return <a, b> over the last axis: (..., d), (..., d) -> (...)."""
     return np.asarray((a[..., None, :] @ b[..., :, None])[..., 0, 0])
 
 
 def positive_inverse(matrices: Floats, floor: float) -> tuple[Floats, NDArray[np.int64]]:
     """Invert symmetric matrices, (*R, d, d); those not positive definite are shifted by a multiple of I first.
 
-    A shifted matrix has no eigenvalue below `floor` > 0; the second result counts shifts, (*R). A matrix has the same
-    inverse whatever matrices are beside it. LAPACK inverts large ones one by one.
+    A shifted matrix has no eigenvalue below `floor` > 0; the second result counts shifts, (*R). An inverse does not
+    depend on the matrices beside it.
     """
     shape, d = matrices.shape, matrices.shape[-1]
     flat = matrices.reshape(-1, d, d)
@@ -51,7 +51,7 @@ def positive_inverse(matrices: Floats, floor: float) -> tuple[Floats, NDArray[np
 
 @np.errstate(all="ignore")  # indefinite matrices are dealt with by the caller
 def _sweep(a: Floats) -> tuple[Floats, Floats]:
-    """Sweep every pivot (Gauss-Jordan), in place: (d, d, R) -> inverses (d, d, R), pivots (d, R)."""
+    """Sweep every pivot (Gauss-Jordan): (d, d, R) -> inverses (d, d, R), pivots (d, R)."""
     pivots, product = np.empty(a.shape[1:]), np.empty(a.shape)
     for k, pivot in enumerate(pivots):
         pivot[:] = a[k, k]
@@ -64,7 +64,7 @@ def _sweep(a: Floats) -> tuple[Floats, Floats]:
 
 @np.errstate(all="ignore")
 def _sweep_single(matrix: Floats) -> Floats | None:
-    """Invert one matrix by the same sweeps, bit for bit, faster than in a stack; None if it is not definite."""
+    """Invert one matrix by the same sweeps, bit for bit; None if it is not definite."""
     a, product = np.array(matrix, order="C"), np.empty(matrix.shape)
     for k in range(len(a)):
         pivot = a.item(k, k)
@@ -78,7 +78,6 @@ def _sweep_single(matrix: Floats) -> Floats | None:
 
 
 def _large_inverse(matrix: Floats, floor: float) -> tuple[Floats, bool]:
-    """Return the inverse, and whether the matrix was shifted: (d, d)."""
     try:
         np.linalg.cholesky(matrix)
     except np.linalg.LinAlgError:
@@ -99,7 +98,7 @@ def first_best(index: Floats) -> NDArray[np.int64]:
 
 
 def find_best_arms(index: Floats) -> tuple[NDArray[np.int64], NDArray[np.bool_] | None]:
-    """Return the first of the tied best arms, (...), and all of them, (..., K), or None if no row has a tie."""
+    """Return the first of the tied best arms, (...), and all, (..., K), or None without a tie."""
     single = round_to_single(index)
     first = np.asarray(single.argmax(axis=-1))
     if first.size == 1:  # one row: whether the largest of those after the first is less
@@ -114,7 +113,7 @@ def find_best_arms(index: Floats) -> tuple[NDArray[np.int64], NDArray[np.bool_] 
 
 
 def find_best_arms_single(single: NDArray[np.float32]) -> tuple[int, NDArray[np.intp] | None]:
-    """Return `find_best_arms` of one rounded row, (K,): the first, and the places of all of them, or None."""
+    """Return `find_best_arms` of one rounded row, (K,), with all of them by their places."""
     first = int(single.argmax())
     later = single[first + 1 :]
     if not later.size or later.item(later.argmax()) < single.item(first):
@@ -123,9 +122,9 @@ def find_best_arms_single(single: NDArray[np.float32]) -> tuple[int, NDArray[np.
 
 
 def round_to_single(index: Floats) -> NDArray[np.float32]:
-    """Round indices to single precision, about seven digits.
+    """Round indices to single precision.
 
-    A row with a number beyond single precision is divided by a power of two of its own.
+    A row beyond single precision is divided by a power of two of its own.
     """
     if 0 < index.size <= _FEW and index.item(index.argmin()) > -_MODERATE and index.item(index.argmax()) < _MODERATE:
         return index.astype(np.float32)  # nothing is beyond it, and to say so takes less time than to be warned

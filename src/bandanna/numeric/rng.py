@@ -26,8 +26,8 @@ _BLOCK = 4096  # numbers drawn ahead, per seed
 class Streams:
     """Random streams of several seeds side by side; every draw has the seeds as its first axis.
 
-    Every (seed, name) has a generator of its own, derived from both, so a seed gives the same run alone, among other
-    seeds, and in any process. A stream is read as one long sequence, drawn ahead in blocks of any size.
+    Every (seed, name) has a generator derived from both, so a seed gives the same run alone, among other seeds, and in
+    any process. A stream is one long sequence, drawn ahead in blocks of any size.
     """
 
     def __init__(self, seeds: Sequence[int]) -> None:
@@ -38,7 +38,7 @@ class Streams:
         self._ahead: dict[str, Floats] = {}  # (seeds, what is drawn but not yet used)
 
     def generators(self, name: str) -> list[np.random.Generator]:
-        """Return the generators of a stream, one per seed. Draw one kind of number from them, in one order."""
+        """Return the generators of a stream, one per seed, for one kind of draw in one order."""
         if name not in self._generators:
             key = (zlib.crc32(name.encode()),)
             self._generators[name] = [
@@ -47,7 +47,6 @@ class Streams:
         return self._generators[name]
 
     def normal(self, name: str, shape: tuple[int, ...]) -> Floats:
-        """Draw standard normal numbers, (seeds, *shape)."""
         return self._take(name, shape, lambda rng, out: rng.standard_normal(out=out))
 
     def uniform(self, name: str, shape: tuple[int, ...]) -> Floats:
@@ -70,18 +69,16 @@ class Streams:
         return numbers
 
     def take_uniform(self, name: str, counts: NDArray[np.int64]) -> None:
-        """Take `counts` of them, (seeds,)."""
         for rng, count in zip(self.generators(name), counts.tolist(), strict=True):
             rng.random(count)
 
     def binomial(self, name: str, trials: NDArray[np.int64] | int, chance: Floats) -> NDArray[np.int64]:
-        """Draw Bin(trials, chance), elementwise for arrays (seeds, ...)."""
         trials, chance = np.broadcast_arrays(np.asarray(trials), chance)
         draws = [rng.binomial(n, p) for rng, n, p in zip(self.generators(name), trials, chance, strict=True)]
         return np.asarray(draws, dtype=np.int64)
 
     def coins(self, name: str, trials: int, chance: float, shape: tuple[int, ...]) -> NDArray[np.int64]:
-        """Draw Bin(trials, chance) with one law for all, (seeds, *shape); every law has a stream of its own."""
+        """Draw Bin(trials, chance), (seeds, *shape); every law has a stream of its own."""
         own = f"{name} {trials} {chance!r}"
         drawn = self._take(own, shape, lambda rng, out: np.copyto(out, rng.binomial(trials, chance, len(out))))
         return drawn.astype(np.int64)  # exact: below 2^53
@@ -118,7 +115,7 @@ _FEW = 16  # numbers that are transformed one by one: sooner than as an array
 class DeviceRandomness(ABC):
     """The random numbers of devices, each for a named purpose; the first axis is the devices, or the seeds.
 
-    They are an argument of the code that decides, never global.
+    They are an argument, never global.
     """
 
     @abstractmethod
@@ -131,14 +128,14 @@ class DeviceRandomness(ABC):
 
     @abstractmethod
     def among(self, mask: NDArray[np.bool_], name: str) -> Floats:
-        """Draw uniform numbers at the marked places; the others are 0, and nothing is drawn for them."""
+        """Draw uniform numbers at the marked places only; the others are 0."""
 
     @abstractmethod
     def binomial(self, counts: Ints, chances: Floats, name: str) -> Ints:
         """Draw Bin(counts, chances), elementwise: for users of a simulation who share a row."""
 
     def below(self, counts: Ints) -> Ints:
-        """Draw a uniform number of 0, ..., n - 1 for each count n >= 1; nothing is drawn for n = 1."""
+        """Draw a uniform number of 0, ..., n - 1 for each count n; n = 1 draws nothing."""
         return np.asarray(self.among(counts > 1, TIES) * counts, dtype=np.int64)
 
 
@@ -171,7 +168,7 @@ class SecureRandomness(DeviceRandomness):
 
 
 class GeneratorRandomness(DeviceRandomness):
-    """Randomness for one run of a simulation, from the generator of each purpose, in order."""
+    """Randomness for one run of a simulation, from the generator of each purpose."""
 
     def __init__(self, named: Callable[[str], np.random.Generator]) -> None:
         self._named = named
@@ -190,10 +187,7 @@ class GeneratorRandomness(DeviceRandomness):
 
 
 class NumberedRandomness(DeviceRandomness):
-    """Randomness for tests that follows from the seed and the number of a decision, `number` and following.
-
-    So deciding for several users at once changes nothing.
-    """
+    """Randomness for tests that follows from the seed and the number of a decision, `number` and following."""
 
     def __init__(self, seed: int, number: int) -> None:
         self._seed, self._number = seed, number
@@ -216,7 +210,6 @@ class NumberedRandomness(DeviceRandomness):
         return np.array(rows).reshape(mask.shape)
 
     def below(self, counts: Ints) -> Ints:
-        """Draw device by device the numbers that `among` gives; faster for one count per device."""
         if counts.ndim != 1:
             return super().below(counts)
         drawn = [int(self._of(i).uniform((), TIES) * n) if n > 1 else 0 for i, n in enumerate(counts.tolist())]
@@ -228,7 +221,7 @@ class NumberedRandomness(DeviceRandomness):
 
 
 class StreamRandomness(DeviceRandomness):
-    """Randomness for simulations: from the streams of each seed, read in order; the first axis is the seeds."""
+    """Randomness for simulations, from each seed's streams; the first axis is the seeds."""
 
     def __init__(self, streams: Streams) -> None:
         self._streams = streams
@@ -244,7 +237,6 @@ class StreamRandomness(DeviceRandomness):
         return self._streams.normal(name, shape[1:])
 
     def among(self, mask: NDArray[np.bool_], name: str) -> Floats:
-        """Draw for each seed at its own places only."""
         drawn = np.zeros(mask.shape)
         for seed in np.flatnonzero(mask.reshape(len(mask), -1).any(axis=1)).tolist():
             drawn[seed] = self.of(seed).among(mask[seed], name)
@@ -272,8 +264,8 @@ class NoRandomness(DeviceRandomness):
 def draw_gamma(shapes: Floats, coins: DeviceRandomness, *, proposals: int = 3) -> Floats:
     """Draw Gamma(shape) for shapes >= 1, any array of them: a few proposals at once, more where all were refused.
 
-    Marsaglia and Tsang 2000: d V with d = shape - 1/3, V = (1 + X / sqrt(9 d))^3, X ~ N(0, 1), kept with log U < X^2/2
-    + d (1 - V + log V); a proposal is refused with probability below 5 %.
+    Marsaglia and Tsang 2000: d V with d = shape - 1/3, V = (1 + X / sqrt(9 d))^3, X ~ N(0, 1), accepted with log U <
+    X^2/2 + d (1 - V + log V), which fails with probability below 5 %.
     """
     d, shape = (shapes - 1 / 3)[..., None], (*shapes.shape, proposals)
     drawn, missing = _accept_gamma(d, coins.normal(shape, _PROPOSALS), coins.uniform(shape, _ACCEPTANCES))

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 def find_least(meets: Callable[[float], bool], low: float, high: float, *, relative: float = 1e-12) -> float:
     """Return the smallest x in [low, high], 0 < low, from which a monotone condition holds; `meets(high)` must hold.
 
-    Bisection on log x. The returned x itself meets the condition and is at most a factor 1 + relative too large.
+    Bisection on log x. The returned x meets the condition and is at most a factor 1 + relative too large.
     """
     if meets(low):
         return low
@@ -32,9 +32,9 @@ def find_greatest(meets: Callable[[float], bool], low: float, high: float, *, re
 def find_crossing(excess: Callable[[float], float], low: float, high: float, *, relative: float = 1e-12) -> float:
     """Return the smallest x in [low, high], 0 < low, from which a decreasing function is at most 0, as at `high`.
 
-    False position on log x with the Illinois rule, and a bisection wherever three steps have not halved the interval.
-    The function must be smooth. The returned x meets the condition and is at most a factor 1 + relative too large;
-    among such x one with few digits is preferred.
+    False position on log x with the Illinois rule, and a bisection after three steps that have not halved the interval.
+    The function must be smooth. The returned x is at most a factor 1 + relative too large, and has few digits if it
+    can.
     """
     above, below, side, widths = excess(low), excess(high), 0, [math.inf] * 3
     if above <= 0:
@@ -65,10 +65,7 @@ def _iterate_shorter(low: float, high: float) -> Iterator[float]:
 
 
 def find_least_integer(meets: Callable[[int], bool], start: int, *, most: int) -> int | None:
-    """Return the smallest whole number from which a monotone condition holds, searched outwards from a good guess.
-
-    None if it does not hold at `most`.
-    """
+    """Return the smallest whole number from which a monotone condition holds; None if it fails at `most`."""
     first = max(1, start // 64)
     low, high, step = 0, max(1, min(start, most)), first
     while not meets(high):
