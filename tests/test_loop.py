@@ -50,6 +50,6 @@ def test_a_release_of_the_desk_has_the_noise_of_its_protocol(protocol: Protocol,
 def test_how_many_are_in_a_group_is_not_told() -> None:
     protocol, source = CentralGaussian.calibrate(domain=BALL, budget=BUDGET), FastNoise(np.random.default_rng(0))
     statistic = BALL.admit(np.tile([0.3, 0.4], (5, 1)))
-    _, of_group = RunnerState().release(SumQuery(protocol=protocol, of="some"), statistic, source, path="messages")
+    _, of_group = RunnerState().release(SumQuery(protocol=protocol, group="some"), statistic, source, path="messages")
     _, of_batch = RunnerState().release(SumQuery(protocol=protocol), statistic, source, path="messages")
     assert (of_group.count, of_batch.count) == (0, 5)

@@ -479,10 +479,10 @@ def test_rows_streams_and_members(monkeypatch: pytest.MonkeyPatch) -> None:
         contexts /= 2 * np.linalg.norm(contexts)
         assert agent.observe(agent.act(contexts, user=number).id, 1.0)
     agent.close()
-    vectors = Counter(tuple(row) for query, rows, _, _ in asked if query.of != "episode" for row in rows)
+    vectors = Counter(tuple(row) for query, rows, _, _ in asked if query.group != "episode" for row in rows)
     assert len(vectors) > 20  # several episodes
     assert set(vectors.values()) == {1}
-    steps = [(before, after) for query, _, before, after in asked if query.of == "episode"]
+    steps = [(before, after) for query, _, before, after in asked if query.group == "episode"]
     assert len(steps) == 12
     assert steps[0][0] is None
     dumps = agent._encoding.dumps

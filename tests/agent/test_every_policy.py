@@ -90,7 +90,7 @@ def recorded(policy: Policy[Any], monkeypatch: pytest.MonkeyPatch) -> list[tuple
     genuine = type(policy).report
 
     def report(self: Any, query: Any, played: PlayedRounds, coins: Any) -> Any:
-        if query.of == "episode":
+        if query.group == "episode":
             arms = [] if played.arms is None else np.ravel(played.arms).tolist()
             seen.append((arms, np.ravel(played.rewards).tolist()))
         return genuine(self, query, played, coins)

@@ -202,7 +202,7 @@ def test_a_seed_of_a_generalised_policy_decides_the_same_beside_any_other_seeds(
             features[:, t], earned[:, t] = contexts[t, who][chosen], rewards[t, who][chosen]
 
             def answer(query: SumQuery, end: int = t + 1) -> Estimate:
-                held = slice(end - 1 if query.of == "episode" else 0, end)
+                held = slice(end - 1 if query.group == "episode" else 0, end)
                 rows = PlayedRounds(features=features[:, held], rewards=earned[:, held])
                 return query.protocol.release(made.report(query, rows, NoRandomness()), source, path="law")
 

@@ -118,7 +118,9 @@ def glm_cost(
         mine = tuple(each if its == group else None for each, its in zip(rows, groups, strict=True))
         for step in range(optimiser.steps * optimiser.calls):
             query = SumQuery(
-                protocol=optimiser.protocol, at=thetas[step % len(thetas)], of=policy.execution.retained_groups[group]
+                protocol=optimiser.protocol,
+                at=thetas[step % len(thetas)],
+                group=policy.execution.retained_groups[group],
             )
             total += move(policy, query, mine) / optimiser.std**2
     return total
@@ -374,9 +376,9 @@ def played(policy: GLMJDP, env: ArrayEnvironment, replay: Record | None = None) 
         return step(self, state, value, source, **named)
 
     def reported(self: GLMJDP, query: SumQuery, *rest: Any) -> Any:
-        if query.of != "episode":
+        if query.group != "episode":
             record.points.append(np.array(query.at))
-            now[0] = {"explored": "o", "rest": "tau"}[query.of]
+            now[0] = {"explored": "o", "rest": "tau"}[query.group]
         return report(self, query, *rest)
 
     with pytest.MonkeyPatch.context() as patch:

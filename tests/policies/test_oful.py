@@ -199,7 +199,7 @@ def test_switching_looks_at_released_matrices_only() -> None:
     begun, first = policy.init(), FixedLength(number=0, users=10)
     for gram, due in ((np.diag([1e6, 1e6]), True), (np.diag([-1e6, 1.0]), False), (np.zeros((2, 2)), False)):
         released = policy.matrix.domain.pack(gram)  # type: ignore[attr-defined]
-        assert [query.of for query in asked(policy, released)] == ["episode", *policy.execution.retained_groups][
+        assert [query.group for query in asked(policy, released)] == ["episode", *policy.execution.retained_groups][
             : 1 + due
         ]
         for vector in (np.zeros(2), np.full(2, 9.0)):

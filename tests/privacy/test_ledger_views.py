@@ -180,7 +180,7 @@ def test_returning_users_and_other_noise_have_no_alternatives() -> None:
 )
 def test_groups_are_summed_where_that_is_private(protocol: Any, fine: bool) -> None:
     statistic = protocol.domain.admit(np.zeros((4, protocol.domain.dim)))
-    query, source = SumQuery(protocol=protocol, of="explored"), FastNoise(np.random.default_rng(0))
+    query, source = SumQuery(protocol=protocol, group="explored"), FastNoise(np.random.default_rng(0))
     if fine:
         assert RunnerState().release(query, statistic, source, path="messages")[1].count == 0
     else:

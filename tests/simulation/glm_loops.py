@@ -28,7 +28,7 @@ def learning_loop(policy: GLMUCB | GLOC | ECOLog, arms: Floats, outcomes: Floats
         rows[t, :-1] = *contexts[action], rewards[action]
         last, everything = (Estimate(total=rows[begin : t + 1], count=1, variance=0.0) for begin in (t, 0))
         steps = policy.learn(state, policy.episode(state))  # type: ignore[arg-type]
-        state = drive_learning(steps, lambda query, one=last, all_=everything: one if query.of == "episode" else all_)  # type: ignore[misc]
+        state = drive_learning(steps, lambda query, a=last, b=everything: a if query.group == "episode" else b)  # type: ignore[misc]
     return played
 
 

@@ -647,18 +647,18 @@ class EpisodeRelease:
             return self._stored(query)
         except AnswerNotStored:
             pass
-        together = query.of == "episode" and query.arm is None
+        together = query.group == "episode" and query.arm is None
         if not together:
             self._write()
         before, first = self.after, self.after.asked == 0
         statistic = form_reports(self.policy, query, self._rows(query), self.coins)
         drawn, estimate = RunnerState(streams=before.streams).release(query, statistic, self.source, path="messages")
-        counted = query.of == "episode" and (query.step == 0 or not together)
+        counted = query.group == "episode" and (query.step == 0 or not together)
         self.after = replace(
             before,
             state=self.state,
             streams=drawn.streams,
-            forgot={**before.forgot, query.of: self.batch.number + 1} if query.last else before.forgot,
+            forgot={**before.forgot, query.group: self.batch.number + 1} if query.last else before.forgot,
             source=self.position(),
             asked=before.asked + 1,
             reports=before.reports + (self.played.rewards.shape[0] if first else 0),
@@ -678,7 +678,7 @@ class EpisodeRelease:
 
     def _rows(self, query: SumQuery) -> PlayedRounds:
         """Return the rows that a query is about: those of the episode, or kept ones."""
-        if query.of == "episode":
+        if query.group == "episode":
             return RunnerState().rows(query, self.played)
         if self._kept is None:
             self._kept = self.kept_rows(self.batch.number, self.played)

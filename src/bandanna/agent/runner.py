@@ -435,7 +435,7 @@ class AgentRunner:
         """Write expense, answers and progress in one transaction, and return the new progress."""
         assert self.ledger is not None
         batch, first = release.batch, answers[0].query
-        own = first.of == "episode"
+        own = first.group == "episode"
         rows = release.played if self.policy.execution.retained_groups and own else None
         estimates = tuple(answer.estimate for answer in answers)
         entry = ledger_arguments(batch, answers)

@@ -197,7 +197,7 @@ class LeakSearch:
     def _unlike_reports(self, seen: RecordedRun) -> str | None:
         """Return what differs from the first run in the reports of users who kept their own rows."""
         for step, (asked, number) in enumerate(zip(self.probe.queries, self.probe.places, strict=True)):
-            if asked.query.of != "episode" or not _has_same_query(seen, step, asked.values.shape):
+            if asked.query.group != "episode" or not _has_same_query(seen, step, asked.values.shape):
                 continue
             rounds = self.probe.begins[number] + np.arange(len(asked.values))
             own = ~np.isin(rounds, seen.replaced)
@@ -275,7 +275,7 @@ class LeakSearch:
         """Return for every episode how far two reports of one user exceed the allowed distance, and where."""
         found: dict[int, tuple[float, int, tuple[int, int]]] = {}
         for step, (asked, number) in enumerate(zip(self.probe.queries, self.probe.places, strict=True)):
-            whole = asked.query.of == "episode" and len(asked.values) == len(self.probe.episodes[number][1].rewards)
+            whole = asked.query.group == "episode" and len(asked.values) == len(self.probe.episodes[number][1].rewards)
             runs = [at for at, each in enumerate(self.seen) if _has_same_query(each, step, asked.values.shape)]
             if not whole or len(runs) < 2:
                 continue

@@ -471,7 +471,7 @@ def _find_dearest(seen: RecordedRun, delta: float) -> int:
     """Return the episode whose users pay most for the queries about them alone; the first, if none pays more."""
     paid: dict[int, list[Event]] = {place: [] for place in range(len(seen.episodes))}
     for each, place in zip(seen.queries, seen.places, strict=True):
-        if each.query.of == "episode" and each.query.arm is None and isinstance(each.query.protocol, BatchProtocol):
+        if each.query.group == "episode" and each.query.arm is None and isinstance(each.query.protocol, BatchProtocol):
             paid[place].append(each.query.protocol.event)
     if len({tuple(events) for events in paid.values()}) == 1:
         return 0

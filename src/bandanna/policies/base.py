@@ -103,7 +103,7 @@ class SumQuery:
         The protocol that computes the sum, calibrated for the report. Its event is the price.
     at
         Public point at which devices evaluate their report: a theta for gradients, an arm.
-    of
+    group
         The users to sum over: "episode", or a name of `Execution.retained_groups`.
     arm
         Sum over those users of the episode who were assigned this arm.
@@ -122,7 +122,7 @@ class SumQuery:
 
     protocol: Protocol
     at: Any = None
-    of: str = "episode"
+    group: str = "episode"
     arm: int | None = None
     last: bool = False
     step: int = 0
@@ -517,9 +517,11 @@ def ledger_key(query: SumQuery, *, task: str, batch: str) -> tuple[str, str, str
     of different arms are different. Rows that are deleted after the answer are queried once. Other retained rows are
     queried every time, each user's in one group: groups are alternatives.
     """
-    if query.of == "episode":
+    if query.group == "episode":
         return task, batch if query.arm is None else f"{batch}.{query.step}", None
-    return (f"{task}, {query.of}", batch, None) if query.last else (f"{task}, kept", f"{batch}.{query.step}", query.of)
+    if query.last:
+        return f"{task}, {query.group}", batch, None
+    return f"{task}, kept", f"{batch}.{query.step}", query.group
 
 
 def check_batch_size(episode: Episode, played: PlayedRounds) -> None:
@@ -581,9 +583,9 @@ class RunnerState:
 
     def rows(self, query: SumQuery, played: PlayedRounds) -> PlayedRounds:
         """Return the rows that a query sums over; an empty group counts as one user who did not answer."""
-        if query.of == "episode":
+        if query.group == "episode":
             return played if query.arm is None else played.of_arm(query.arm)
-        if held := self.kept.get(query.of, ()):
+        if held := self.kept.get(query.group, ()):
             return PlayedRounds.joined(held)
         features = None if played.features is None else np.zeros_like(played.features[..., :1, :])
         return PlayedRounds(rewards=np.zeros(1), features=features)
@@ -592,9 +594,9 @@ class RunnerState:
         self, query: SumQuery, statistic: Statistic, source: NoiseSource, *, path: str
     ) -> tuple[RunnerState, Estimate]:
         """Make one release; a stream continues where it was."""
-        if query.of != "episode":
+        if query.group != "episode":
             check_group(query.protocol)
-        kept = {name: rows for name, rows in self.kept.items() if not (query.last and name == query.of)}
+        kept = {name: rows for name, rows in self.kept.items() if not (query.last and name == query.group)}
         if isinstance(query.protocol, StreamProtocol):
             replicates = np.shape(statistic.clipped)  # a batch that arrives in parts is read once
             before = self.streams.get(query.stream)
@@ -604,6 +606,6 @@ class RunnerState:
         if not isinstance(query.protocol, BatchProtocol):
             raise InvalidArgument("query.protocol", query.protocol, "a BatchProtocol or a StreamProtocol")
         estimate = query.protocol.release(statistic, source, path=path)
-        if query.of != "episode":  # how many are in a group is as private as who is
+        if query.group != "episode":  # how many are in a group is as private as who is
             estimate = replace(estimate, count=0)
         return replace(self, kept=kept), estimate

@@ -29,14 +29,16 @@ def script(query: SumQuery, before: list[Asked]) -> Any:
     """Sums of statistics that nobody has; those of a stream grow."""
     domain, rng = query.protocol.domain, np.random.default_rng(len(before))
     if isinstance(query.protocol, ClearRows):
-        return domain.project(rng.normal(size=(1 if query.of == "episode" else 5, domain.dim)))
+        return domain.project(rng.normal(size=(1 if query.group == "episode" else 5, domain.dim)))
     values = rng.normal(size=(20, domain.dim)) / domain.dim
     total = np.sum(values if isinstance(domain, DirectionRewardDomain) else domain.project(values), axis=0)
     if type(domain) is Box:
         return np.sort(total)  # Thompson's successes come first, and are at most its plays
     if isinstance(query.protocol, StreamProtocol):
         earlier = [
-            each.estimate.total for each in before if (each.query.of, each.query.stream) == (query.of, query.stream)
+            each.estimate.total
+            for each in before
+            if (each.query.group, each.query.stream) == (query.group, query.stream)
         ]
         same = [each for each in earlier if each.shape == total.shape]
         return total / 20 + (same[-1] if same else 0)
@@ -50,7 +52,7 @@ def other(played: PlayedRounds) -> PlayedRounds:
 def told(seen: Seen) -> list[Any]:
     """When was asked, for what and where, and all states."""
     queries: list[Any] = [
-        (each.episode, each.query.of, each.query.last, each.query.step, each.query.stream, repr(each.query.protocol))
+        (each.episode, each.query.group, each.query.last, each.query.step, each.query.stream, repr(each.query.protocol))
         for each in seen.queries
     ]
     queries += [bits(each.query.at) for each in seen.queries]
@@ -84,7 +86,8 @@ def test_the_same_answers_lead_to_the_same_asks_and_states(case: Case) -> None:
 def test_refit_times_depend_on_releases_only() -> None:
     one, two = own_runs("GLM-JDP")
     refits = [
-        [(each.episode, each.query.of) for each in seen.queries if each.query.of != "episode"] for seen in (one, two)
+        [(each.episode, each.query.group) for each in seen.queries if each.query.group != "episode"]
+        for seen in (one, two)
     ]
     assert refits[0] == refits[1]
     assert {of for _, of in refits[0]} == {"explored", "rest"}

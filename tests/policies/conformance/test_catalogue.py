@@ -84,10 +84,10 @@ def paid(policy: Policy[Any], seen: Seen, episode: int, row: PlayedRounds, group
     events, streams, kept = list[Event](), set[int](), True
     for asked in seen.queries:
         query = asked.query
-        if query.of == "episode":
+        if query.group == "episode":
             mine = asked.episode == episode and is_in(policy, query, row)
         else:
-            mine = asked.episode >= episode and kept and policy.execution.retained_groups[group] == query.of
+            mine = asked.episode >= episode and kept and policy.execution.retained_groups[group] == query.group
             kept = kept and not (mine and query.last)
         if mine and not (isinstance(query.protocol, StreamProtocol) and query.stream in streams):
             events.append(query.event())

@@ -144,7 +144,7 @@ class NonPrivateGLMPolicy(GLMPolicy[State]):
 
     def query_rows(self, group: str, step: int) -> SumQuery:
         """Return a query of the rows of a group."""
-        return SumQuery(protocol=self.query.protocol, of=group, step=step)
+        return SumQuery(protocol=self.query.protocol, group=group, step=step)
 
     def report(self, query: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
         assert played.features is not None
@@ -248,13 +248,13 @@ def _leverages(arms: Floats, weights: Floats) -> Floats:
 
 
 def query_descent(
-    points: Points, protocol: BatchProtocol, *, of: str = "episode", step: int = 1, part: str | None = None
+    points: Points, protocol: BatchProtocol, *, group: str = "episode", step: int = 1, part: str | None = None
 ) -> Generator[SumQuery, Estimate, Floats]:
     """Query the sums of gradients at the points of a descent, from `step` on; return its estimate."""
     try:
         point = next(points)
         while True:
-            released = yield SumQuery(protocol=protocol, at=point, of=of, step=step, part=part)
+            released = yield SumQuery(protocol=protocol, at=point, group=group, step=step, part=part)
             point, step = points.send(released.total), step + 1
     except StopIteration as found:
         return found.value  # type: ignore[no-any-return]

@@ -219,7 +219,7 @@ class GLMJDP(RareSwitchingPolicy[GLMJDPState]):
             project=project,
         )
         part, step = self.mechanisms.gradient_part, 1 + self.used.steps * rest
-        return (yield from query_descent(points, optimiser.protocol, of=group, step=step, part=part))
+        return (yield from query_descent(points, optimiser.protocol, group=group, step=step, part=part))
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -435,7 +435,7 @@ class OFULJDP(RareSwitchingLinearPolicy[OFULJDPState]):
                 SumQuery(
                     protocol=vector,
                     part="vector" if joint else None,
-                    of=self.execution.retained_groups[0],
+                    group=self.execution.retained_groups[0],
                     last=True,
                     step=1,
                 ),

@@ -74,9 +74,9 @@ class QueryAnswerer:
         if sums is not None and query.arm is not None and query.at is None and played.counts is not None:
             return sums.release_total(*self._sum_of(query, query.arm, played), self.source)
         statistic = form_reports(self.policy, query, self.desk.rows(query, played), self.coins)
-        if query.of == "episode" and (query.step == 0 or query.arm is not None):  # every row once
+        if query.group == "episode" and (query.step == 0 or query.arm is not None):  # every row once
             self.clipped = self.clipped + statistic.clipped
-        if sums is not None and query.of == "episode":
+        if sums is not None and query.group == "episode":
             users = _max_users(statistic)  # seeds may have different numbers of users
             return sums.release_total(statistic.total(), users, self.source)
         source = self.stream if isinstance(query.protocol, StreamProtocol) else self.source

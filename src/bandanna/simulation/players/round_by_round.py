@@ -219,7 +219,7 @@ def play_glm_rounds(policy: Any, world: World, tally: Tally, rounds: int, *, pat
 
     def answer(query: SumQuery) -> Estimate:
         assert isinstance(query.protocol, BatchProtocol)
-        held = row if query.of == "episode" else PlayedRounds(features=features[:, :done], rewards=rewards[:, :done])
+        held = row if query.group == "episode" else PlayedRounds(features=features[:, :done], rewards=rewards[:, :done])
         return query.protocol.release(policy.report(query, held, coins), source, path=path)
 
     for span in split_rounds(world, rounds, tally.n_seeds):
@@ -376,9 +376,9 @@ class _BlockSeeds:
 
         def answer(query: SumQuery) -> Estimate:
             assert isinstance(query.protocol, BatchProtocol)
-            if query.of not in held:
-                held[query.of] = self._kept(seeds, self.policy.execution.retained_groups.index(query.of))
-            statistic = self.policy.report(query, held[query.of], self.coins)
+            if query.group not in held:
+                held[query.group] = self._kept(seeds, self.policy.execution.retained_groups.index(query.group))
+            statistic = self.policy.report(query, held[query.group], self.coins)
             source = self.sources[int(np.ravel(seeds)[0])]  # several seeds share none: there is no noise
             estimate = query.protocol.release(statistic, source, path=self.path)
             return replace(estimate, count=0)  # how many are in a group is as private as who is
