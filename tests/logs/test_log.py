@@ -178,7 +178,7 @@ def bad(**changed: Any) -> dict[str, Any]:
         (ROWS, {"arms": ["tea", "coffee"]}, "column 'arm', row 3 must be one of the arms tea, coffee, got a str"),
         (ROWS, {"arms": ["tea", "tea"]}, "none of them twice"),
         (ROWS, {"eligible": "age"}, "column 'age', row 0"),
-        (ROWS, {"reward_range": (1, 0)}, "low < high"),
+        (ROWS, {"reward_range": (1, 0)}, "the first below the second"),
         (ROWS, {"context": lambda table: 1 / 0}, "a function that raised ZeroDivisionError"),
         (ROWS, {"context": lambda table: np.ones((3, 2))}, "context(table) must be (4, d) or (4, 3, d), got (3, 2)"),
         (ROWS, {"context": {"tea": ["age"]}}, "columns for each of the 3 arms that occur"),

@@ -222,7 +222,7 @@ class SQLiteFile:
         try:
             yield
         except (sqlite3.Error, OSError, UnicodeError, Unreadable) as error:
-            reason = getattr(error, "strerror", None) or error  # without the path again
+            reason = str(getattr(error, "strerror", None) or error)  # a text, since the error refers to this frame
             raise BandannaError(f"{self.path} cannot be used as a ledger's file: {reason}") from error
 
 
