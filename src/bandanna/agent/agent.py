@@ -59,7 +59,7 @@ from bandanna.validation import checked_keywords
 
 
 class BackgroundWorker:
-    """Run `work`, a bound method, in a thread whenever `wake` is called. The thread ends with the owner of `work`."""
+    """Run `work`, a bound method, in a thread after each `wake`. The thread ends with the owner of `work`."""
 
     def __init__(self, work: Callable[[], Any]) -> None:
         self._work = weakref.WeakMethod(work)
@@ -70,7 +70,6 @@ class BackgroundWorker:
         weakref.finalize(self, self._woken.set)
 
     def wake(self) -> None:
-        """Run the work once more."""
         self._woken.set()
 
     def check(self) -> None:
@@ -83,7 +82,7 @@ class BackgroundWorker:
             raise BandannaError(f"a release in the background has failed: {message}") from failure
 
     def once(self) -> bool:
-        """Run the work. Return whether its owner still exists."""
+        """Run the work and return whether its owner still exists."""
         work = self._work()
         if work is None:
             return False
@@ -138,19 +137,19 @@ class Agent:
     Parameters
     ----------
     policy
-        The policy to run, for example `bd.LinTS(...)`.
+        The policy to run, such as `bd.LinTS(...)`.
     arms
-        Fixed arms: a list of names, or a mapping from names to features. `act()` then needs no features of arms. A
-        policy that was made without `n_arms` gets as many arms.
+        Fixed arms: a list of names, or a mapping from names to features; `act()` then needs none. A policy without
+        `n_arms` gets as many arms.
     features
-        A `bd.features.Map` that converts records (dictionaries, rows of a DataFrame) to features.
+        A `bd.features.Map` from records to features.
     grace
-        Number of further decisions for which a full batch still accepts rewards.
+        Number of decisions for which a full batch still accepts rewards.
     release
         When to release a full batch after its grace: "now" (in the next `act`), "background" (in a thread) or
         "manual" (in `release_due`).
     test
-        Use seeded noise. Seeded noise protects nobody.
+        Use seeded noise, which protects nobody.
     seed
         Seed for `test=True`, None otherwise.
 
@@ -221,16 +220,16 @@ class Agent:
         Returns
         -------
         Decision
-            Give it to `observe` together with the reward.
+            Pass it to `observe` together with the reward.
         """
         return self._decide_for_one(self._contexts.one(contexts), user)
 
     def act_many(self, contexts: Any, users: Sequence[str | int | None] | None = None) -> list[Decision]:
         """Choose an arm for each of several users, in order.
 
-        Everything is checked before anything is recorded. A batch that fills during this call stays open for its
-        rewards until the next call. If the next batch depends on what is learned, later users of the call are in none,
-        and their rewards are dropped: pass at most `next_release` users.
+        Everything is checked before anything is recorded. A batch that fills stays open for its rewards until the next
+        call. If the next batch depends on what is learned, later users are in none and their rewards are dropped: pass
+        at most `next_release` users.
 
         Parameters
         ----------
@@ -239,11 +238,6 @@ class Agent:
             array (users, d) of their features.
         users
             Ids of the users, one for each decision.
-
-        Returns
-        -------
-        list of Decision
-            One decision per user.
         """
         sets = self._contexts.many(contexts)
         return self._decide(sets, normalize_users(users, len(sets)), [f"users[{i}]" for i in range(len(sets))])
@@ -263,7 +257,6 @@ class Agent:
 
     @synchronized
     def _decide_for_one(self, one: tuple[Sequence[Any], Floats], user: Any) -> Decision:
-        """Decide for one user: `_decide` in fewer steps."""
         runner, person = self._runner, None if user is None else self._hash_user(user, "user")
         if not self._clipping.warned:
             self._clipping.check_reports(runner.progress, stacklevel=5)
@@ -296,11 +289,6 @@ class Agent:
             As for `act`.
         explore
             Return the arm that `act` would choose, exploration included.
-
-        Returns
-        -------
-        object
-            The name of the arm.
         """
         policy, (ids, features) = self.policy, self._contexts.one(contexts)
         self._check_process()
@@ -320,7 +308,7 @@ class Agent:
     def recruit(self, user: str | int | None = None) -> str | None:
         """Add a client, who answers for all rounds of the running episode.
 
-        For policies that play one action for everybody and query a few clients (phased elimination).
+        Only for policies that query a few clients, such as phased elimination.
 
         Parameters
         ----------
@@ -344,14 +332,14 @@ class Agent:
         decision_id
             The `Decision`, or its `id`.
         reward
-            A number in the policy's reward range, usually [0, 1]. Numbers outside are clipped.
+            A number, clipped to the policy's reward range, usually [0, 1].
         client
             Only for policies with clients: the id that `recruit` returned.
 
         Returns
         -------
         bool
-            True if the reward was recorded. False if its batch had already closed; `late` counts these.
+            True if the reward was recorded, False if its batch had closed, which `late` counts.
         """
         given = decision_id.id if isinstance(decision_id, Decision) else decision_id
         number = to_reward(reward)
@@ -375,7 +363,7 @@ class Agent:
         Returns
         -------
         list of bool
-            For each decision, whether its reward was recorded, as in `observe`.
+            Whether each reward was recorded.
         """
         ids = [
             each.id if isinstance(each, Decision) else each
@@ -423,16 +411,16 @@ class Agent:
     def release_due(self) -> bool:
         """Release the batches that are due, while other threads decide. Return whether there were any.
 
-        One call at a time releases; concurrent calls return False.
+        Concurrent calls return False.
         """
         return self._release_all(lambda: self._runner.made)
 
     def _release_closed(self) -> bool:
-        """Release the batches that were due before the newest `act`. Users of that call can still send rewards."""
+        """Release the batches due before the newest `act`, whose users can still send rewards."""
         return self._release_all(lambda: self._runner.before)
 
     def _release_all(self, made: Callable[[], int]) -> bool:
-        """Release the batches that are due after `made()` decisions. Return whether there were any."""
+        """Release the batches due after `made()` decisions. Return whether there were any."""
         self._check_process()
         runner, released = self._runner, False
         if not runner.releasing.acquire(blocking=False):
@@ -455,18 +443,17 @@ class Agent:
     def warm_start(self, log: Any, *, privacy: Privacy | None = None, ledger: Ledger | None = None) -> None:
         """Begin with a private sum over a `bd.Log` of other users; before any decision.
 
-        `agent.policy.start` states the guarantee of the users in the log. They must not be users of the agent, whose
-        expenses `agent.ledger` counts.
+        `agent.policy.start` states the guarantee of the users in the log, who must not be users of the agent.
 
         Parameters
         ----------
         log
             A `bd.Log`.
         privacy
-            Privacy model of the users in the log; by default the log's budget, else that of the policy.
+            Privacy model of the users in the log; by default that of the log, else of the policy.
         ledger
-            The ledger of the log, such as `Ledger(budget, SQLiteStore("log.db"))`. With it the sum is drawn once, also
-            after a crash. Without it, each call on a new agent draws a new sum and spends the budget again.
+            The ledger of the log, such as `Ledger(budget, SQLiteStore("log.db"))`, with which the sum is drawn once,
+            even after a crash. Without it, each call on a new agent draws a new sum and spends the budget again.
         """
         runner = self._runner
         if runner.made or runner.progress.closed or self._saved:
@@ -501,14 +488,12 @@ class Agent:
 
     @classmethod
     def load(cls, path: str | PathLike[str], *, policy: type[Policy[Any]] | None = None, release: str = "now") -> Agent:
-        """Return the agent that was saved at `path`, with the releases of its journal since then.
+        """Return the agent saved at `path`, with the later releases of its journal.
 
         Parameters
         ----------
-        path
-            The file of the save.
         policy
-            The class of your own policy, if the agent runs one.
+            The class of your own policy, if any.
         release
             As for a new agent.
         """
@@ -533,32 +518,32 @@ class Agent:
 
     @property
     def arms(self) -> tuple[Any, ...] | None:
-        """The names of fixed arms, in the policy's order; None without fixed arms. Public."""
+        """The names of fixed arms, in the policy's order; None without them. Public."""
         return None if self._runner.arms is None else self._runner.arms.ids
 
     @property
     def features(self) -> Map | None:
-        """The map from records to features, if there is one. Public."""
+        """The map from records to features, if any. Public."""
         return None if self._contexts.records is None else self._contexts.records.map
 
     @property
     def snapshot(self) -> Any:
-        """The newest snapshot: all that a device needs to choose an arm. Public."""
+        """The newest snapshot, from which a device chooses an arm. Public."""
         return self._runner.now.snapshot
 
     @property
     def theta(self) -> Floats | None:
-        """The newest estimate of the parameter, if the policy has one. Public."""
+        """The newest estimate of the parameter, if any. Public."""
         return self.policy._theta(self.snapshot)
 
     @property
     def next_release(self) -> int | None:
-        """Number of decisions until the current batch is released, grace included; None if not known. Public."""
+        """Number of decisions until the next release, grace included; None if not known. Public."""
         return self._runner.waiting()
 
     @property
     def clients_wanted(self) -> int:
-        """Number of clients that the running episode still needs; 0 for policies without clients. Public."""
+        """Number of clients that the running episode still needs. Public."""
         batch = self._runner.now.batch
         return 0 if batch is None or batch.clients is None else batch.clients - len(self._runner.clients)
 
@@ -594,7 +579,7 @@ class Agent:
 
     @property
     def release_seconds(self) -> float:
-        """Estimated seconds of a release, from the random numbers that it draws. Public."""
+        """Estimated seconds of a release. Public."""
         runner = self._runner
         batch, users = runner.now.batch, 1
         if batch is not None:
@@ -606,22 +591,22 @@ class Agent:
 
     @property
     def mapped(self) -> Report:
-        """Counts of records out of range, unknown, missing or clipped, in this process. Not protected."""
+        """Counts of records out of range, unknown, missing or clipped. Not protected."""
         return Report() if self._contexts.records is None else self._contexts.records.report
 
     @property
     def late(self) -> int:
-        """Number of rewards that came after their batch had closed. Not protected."""
+        """Number of rewards after their batch had closed. Not protected."""
         return self._runner.late
 
     @property
     def missing(self) -> int:
-        """Number of decisions whose batch closed without their reward. Not protected."""
+        """Number of decisions in closed batches without a reward. Not protected."""
         return self._runner.progress.missing
 
     @property
     def clipped(self) -> int:
-        """Number of reports in closed batches with features or reward out of range. Not protected."""
+        """Number of clipped reports in closed batches. Not protected."""
         return self._runner.progress.clipped
 
     def __repr__(self) -> str:

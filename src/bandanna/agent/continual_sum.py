@@ -51,7 +51,7 @@ from bandanna.types import Floats
 
 @lru_cache(maxsize=128)  # protocols are values: counters of the same kind share one
 def calibrate_counter(privacy: Privacy, domain: Domain, horizon: int) -> StreamProtocol | BatchProtocol:
-    """Return the protocol with the least noise for a stream of `horizon` users, one value each."""
+    """Return the protocol with the least noise for `horizon` users, one value each."""
     if privacy.budget is None or not privacy.noisy:
         return Clear(domain=domain)
     if privacy.model == "central":
@@ -92,7 +92,7 @@ def _check_privacy_model(privacy: Privacy) -> None:
 
 
 class CounterUsers:
-    """Count the participations of users, by keyed hashes in the order of their updates, if they are named."""
+    """Count the participations of named users, by keyed hashes in the order of their updates."""
 
     def __init__(self, secret: bytes, participations: int, order: list[str] | None = None) -> None:
         self._secret, self._participations = secret, participations
@@ -100,7 +100,7 @@ class CounterUsers:
         self._counts = Counter(self.order)
 
     def forget_after(self, users: int) -> None:
-        """Forget who was admitted to an update that did not take place."""
+        """Forget users admitted to an update that did not take place."""
         if len(self.order) > users:
             del self.order[users:]
             self._counts = Counter(self.order)
@@ -137,7 +137,7 @@ _PLAIN = {
 
 
 def check_counter_save(content: Mapping[str, Any]) -> None:
-    """Refuse a save with wrong types, ranges or shapes, or parts that do not fit together."""
+    """Refuse a save with wrong types, ranges or shapes, or parts that do not fit."""
     for name, hint in _PLAIN.items():
         check_readable(name in content and matches_type(content[name], hint), f"{name} is missing or of a wrong type")
     check_readable(is_hex(content["name"], 32) and is_hex(content["secret"], 64), "name or secret is not one of ours")
@@ -161,7 +161,7 @@ def check_counter_save(content: Mapping[str, Any]) -> None:
 
 
 def check_counter_state(note: Any, content: Mapping[str, Any]) -> None:
-    """Refuse the state of a counter, of a save or a journal, with wrong parts."""
+    """Refuse a counter's state, from a save or a journal, with wrong parts."""
     check_readable(
         matches_type(note, dict[str, Any]) and set(note) == {"users", "total", "state", "source"}, "no sums so far"
     )
@@ -181,7 +181,6 @@ def check_counter_state(note: Any, content: Mapping[str, Any]) -> None:
 
 
 def _calibrate_saved(privacy: Privacy, values: Domain) -> type | tuple[type, ...]:
-    """Return the classes of protocol that `calibrate_counter` may return."""
     if not privacy.noisy:
         return Clear
     if privacy.model == "local":
@@ -211,12 +210,12 @@ class CounterStorage:
 
     @classmethod
     def of(cls, counter: ContinualSum, secret: bytes) -> CounterStorage:
-        """Return the storage of a counter that is saved for the first time."""
+        """Return the storage of a counter at its first save."""
         terms = {name: getattr(counter, name) for name in ("horizon", "privacy", "values", "protocol")}
         return cls(terms, secret, secrets.token_hex(16))
 
     def release(self, users: int, statistic: Statistic, person: str | None, draw: Callable[[], dict[str, Any]]) -> Any:
-        """Write expense, sum and state of an update in one transaction. Return what was noted of the state."""
+        """Write expense, sum and state of an update in one transaction. Return the noted state."""
         if self.ledger is None:
             return draw()
 
@@ -236,7 +235,6 @@ class CounterStorage:
         return self.journals.state()
 
     def write(self, file: Path, people: list[str], note: dict[str, Any], source: NoiseSource | None) -> None:
-        """Write the save, after its journal."""
         files.check_regular_file(file)
         seeded = None if source is None else not source.secure
         plain = {"name": self.name, "secret": self.secret.hex(), "people": people, "so_far": note, "seeded": seeded}
@@ -251,7 +249,7 @@ class CounterStorage:
 
 
 def get_generator(source: NoiseSource | None) -> np.random.PCG64 | None:
-    """Return the generator of a seeded source, whose state a save can hold; None for secure noise."""
+    """Return the generator of a seeded source, which a save can hold; None for secure noise."""
     if source is None or type(source) is SecureNoise:
         return None
     made = source._rng.bit_generator if type(source) is FastNoise else None
@@ -262,14 +260,14 @@ def get_generator(source: NoiseSource | None) -> np.random.PCG64 | None:
 
 
 def restore_source(seeded: bool | None) -> NoiseSource | None:
-    """Return a source of the kind that was saved; the caller sets the state of a seeded one."""
+    """Return a source of the saved kind; the caller sets the state of a seeded one."""
     if seeded is None:
         return None
     return FastNoise(np.random.Generator(np.random.PCG64(0))) if seeded else SecureNoise()
 
 
 def read_counter(file: Path) -> tuple[CounterStorage, CounterUsers, dict[str, Any], dict[str, Any]]:
-    """Read a save and its journal. Return the storage, the users, the newest state and the save's content."""
+    """Return storage, users, newest state and content of a save and its journal."""
     content = SAVES.read(file)
     with SAVES.errors_of(file):
         check_counter_save(content)
@@ -288,7 +286,7 @@ def read_counter(file: Path) -> tuple[CounterStorage, CounterUsers, dict[str, An
 
 
 def _apply_journal(content: dict[str, Any], journals: ReplicatedJournal, note: Any) -> tuple[dict[str, Any], list[str]]:
-    """Return the newest state and the users, with the updates that came after the save from the journal."""
+    """Return the newest state and the users, after the updates of the journal."""
     check_counter_state(note, content)
     entries, saved = journals.entries(), content["so_far"]["users"]
     first = note["users"] - len(entries)
@@ -311,7 +309,7 @@ def _apply_journal(content: dict[str, Any], journals: ReplicatedJournal, note: A
 
 @dataclass(frozen=True, kw_only=True)
 class ValueShape:
-    """Convert values between their own shape and rows of a domain, and refuse wrong ones."""
+    """Convert values to rows of a domain and back, and refuse wrong ones."""
 
     domain: Domain
 
@@ -324,14 +322,12 @@ class ValueShape:
 
     @property
     def noun(self) -> str:
-        """The word for a value in a guarantee."""
         if isinstance(self.domain, Bits):
             return "bit"
         return ("number", "vector", "matrix")[len(self.shape)]
 
     @property
     def allowed(self) -> str:
-        """The allowed values, in words, for an error."""
         domain, size = self.domain, " x ".join(map(str, self.shape))
         if isinstance(domain, Bits):
             return "0 or 1"
@@ -345,14 +341,14 @@ class ValueShape:
         return f"a point of {domain}"
 
     def one(self, value: ArrayLike) -> Statistic:
-        """Return the value of a single user as a statistic of one row, (1, dim); refuse it outside of the domain."""
+        """Return a single user's value as a row, (1, dim), of the domain; refuse it outside."""
         array = self._numbers("value", value)
         if array.shape != self.shape:
             raise InvalidStatistic("value", array, f"{self.allowed}, of shape {self.shape}")
         return self._inside("value", array[None], alone=True)
 
     def streams(self, values: ArrayLike) -> Statistic:
-        """Return values (*R, users, *value) as rows of the domain, (*R, users, dim); refuse them if one is outside."""
+        """Return values (*R, users, *value) as rows, (*R, users, dim), of the domain; refuse any outside."""
         array = self._numbers("values", values)
         end = len(self.shape)
         if array.ndim <= end or array.shape[array.ndim - end :] != self.shape or array.shape[-end - 1] < 1:
@@ -405,9 +401,9 @@ class ValueShape:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _CounterState:
-    """The released sum, (dim,), after `users` updates, and the state of a stream protocol, which is never published.
+    """The released sum, (dim,), after `users` updates.
 
-    source  state of the seeded generator, if the counter is kept on disk
+    `state` of a stream protocol is never published; `source` is the state of the seeded generator of a counter on disk.
     """
 
     users: int
@@ -416,7 +412,6 @@ class _CounterState:
     source: Any = None
 
     def note(self) -> dict[str, Any]:
-        """Return the fields by name, as saves and journals hold them."""
         return {"users": self.users, "total": self.total, "state": self.state, "source": self.source}
 
 
@@ -430,15 +425,15 @@ class ContinualSum:
     Parameters
     ----------
     horizon
-        The largest number of users.
+        Largest number of users.
     privacy
         `bd.none()`, `bd.central(...)` ("blt", "tree"), `bd.local(...)`, `bd.shuffle(...)` (one shuffler at a time) or
         `bd.concurrent(..., shufflers=k)`.
     values
-        The domain of values: `bd.device.Bits()`, numbers in [0, 1] (`bd.device.Box(dim=1)`, the default), vectors in a
-        `bd.device.Box` or `bd.device.Ball`, matrices in a `bd.device.SymmetricMatrix`.
+        `bd.device.Bits()`, numbers in [0, 1] (`bd.device.Box(dim=1)`, the default), vectors in a `bd.device.Box` or
+        `bd.device.Ball`, or a `bd.device.SymmetricMatrix`.
     source
-        The source of noise: `bd.device.SecureNoise()` for users, `bd.device.FastNoise(rng)` for simulation.
+        `bd.device.SecureNoise()` for users, `bd.device.FastNoise(rng)` for simulation.
 
     Notes
     -----
@@ -472,12 +467,12 @@ class ContinualSum:
 
     @cached_property
     def protocol(self) -> StreamProtocol | BatchProtocol:
-        """The calibrated protocol: of the whole stream, or (local, none) of every user by himself."""
+        """The calibrated protocol of the whole stream, or (local, none) of each user."""
         return calibrate_counter(self.privacy, self.values, self.horizon)
 
     @property
     def guarantee(self) -> Guarantee:
-        """Return the guarantee of the sums, stated for the quantity of one user."""
+        """Return the guarantee of the sums for one user."""
         return replace(self.protocol.guarantee, protects=f"a user's {self._kind.noun}")
 
     @property
@@ -490,17 +485,17 @@ class ContinualSum:
 
     @property
     def delay(self) -> int:
-        """Most users who have arrived and are not yet in the estimate."""
+        """Largest number of users who are not yet in the estimate."""
         return self.protocol.delay if isinstance(self.protocol, ConcurrentShuffle) else 0
 
     @property
     def predicted_error(self) -> float:
-        """`predicted_std` + `delay` times the largest value: what degrees="best" makes least."""
+        """`predicted_std` + `delay` times the largest value, which degrees="best" minimises."""
         return self.predicted_std + self.delay * self.values.largest_entry
 
     @property
     def users(self) -> int:
-        """How many users have been counted by `update`."""
+        """Number of users counted by `update`."""
         return self._latest.users
 
     @property
@@ -516,7 +511,6 @@ class ContinualSum:
         return self._counter_state
 
     def __str__(self) -> str:
-        """Say the guarantee, the predicted error and the delay."""
         waiting = f"the last users, at most {self.delay}, are not yet in it" if self.delay else "all users are in it"
         return (
             f"{self.guarantee} The worst of {self.horizon} running sums has noise of standard deviation "
@@ -524,7 +518,6 @@ class ContinualSum:
         )
 
     def __repr__(self) -> str:
-        """Say how many users were counted, and how."""
         progress = f"{self.users} of {self.horizon} users counted, each with a {self._kind.noun}"
         return f"<ContinualSum: {progress}, privacy {self.privacy.model}>"
 
@@ -535,15 +528,8 @@ class ContinualSum:
 
         Parameters
         ----------
-        value
-            One value of the domain.
         user
-            Whose value it is, for all updates or for none. Nobody is counted more often than `participations`.
-
-        Returns
-        -------
-        float or array
-            The estimate, in the shape of one value.
+            Id of the value's user, for all updates or for none; each is counted at most `participations` times.
         """
         with self._exclusive_process():
             return self._update(value, user)
@@ -586,7 +572,7 @@ class ContinualSum:
         return _CounterState(users=before.users + 1, total=total, state=state, source=self._randomness())
 
     def _settle(self) -> None:
-        """After an interrupted call, go on from what the journals say. Else do nothing."""
+        """After an interrupted call, continue from the journals."""
         if self._settled:
             return
         if self._kept is not None:
@@ -618,7 +604,7 @@ class ContinualSum:
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> ContinualSum:
-        """Return the counter that was saved at `path`, with the updates of its journal since then."""
+        """Return the counter saved at `path`, with the later updates of its journal."""
         kept, people, note, content = read_counter(validation.path("path", path))
         made = cls.__new__(cls)
         vars(made)["protocol"] = content["protocol"]  # as it was: a search elsewhere might find another
@@ -641,13 +627,7 @@ class ContinualSum:
         values
             R streams side by side, (*R, users, *value).
         path
-            "law" draws batches from their law and is for simulation; "messages" runs every message, as a secure source
-            must.
-
-        Returns
-        -------
-        array
-            The estimates, in the shape of `values`.
+            "law" draws batches from their law, for simulation; "messages" runs every message, as a secure source must.
         """
         source = check_noise_source(self.source)
         check_path(path, source)

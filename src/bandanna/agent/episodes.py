@@ -1,4 +1,4 @@
-"""Episodes of an agent: open slots, clients, choices, decisions and the release of an episode."""
+"""Episodes of an agent: slots, clients, choices, decisions and releases."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from bandanna.types import Floats
 
 @dataclass(frozen=True, kw_only=True)
 class EpisodeSpan:
-    """An episode and its rounds: the decisions begin, ..., begin + users - 1.
+    """An episode of the decisions begin, ..., begin + users - 1.
 
     `clients` users answer for all its rounds; None if every round has its own user.
     """
@@ -58,7 +58,7 @@ class EpisodeSpan:
 
 
 def to_span(episode: Episode | None, begin: int) -> EpisodeSpan | None:
-    """Return the span of an episode from decision `begin` on; one that public numbers end has its largest length."""
+    """Return the span of an episode from `begin` on; one that public numbers end has its largest length."""
     if episode is None:
         return None
     assert isinstance(episode, FixedLength | StoppedByPublicData | AssignedArms)
@@ -81,7 +81,7 @@ _RUN = re.compile(r"slots ([0-9]{1,16})-([0-9]{1,16})", re.ASCII)
 
 @dataclass(kw_only=True, slots=True)
 class Slot:
-    """One decision: the arm, its features, the device's group, the reward if there is one, the hashed user."""
+    """One decision: arm, features, the device's group, reward if any, and hashed user."""
 
     batch: int
     session: str
@@ -93,13 +93,13 @@ class Slot:
 
 
 def slot_count_of_member(member: str) -> int:
-    """Return how many slots a member stands for: one for a user, the length for a run of slots without a user."""
+    """Return how many slots a member stands for: one for a user, the length of a run without users."""
     run = _RUN.fullmatch(member)
     return int(run[2]) - int(run[1]) + 1 if run else 1
 
 
 class OpenSlots:
-    """The slots of all open episodes by decision number. Each decision there has one, with or without a reward."""
+    """The slots of all open episodes by decision number; each decision there has one, rewarded or not."""
 
     def __init__(self, dim: int) -> None:
         self._dim = dim
@@ -108,14 +108,13 @@ class OpenSlots:
         self.people: Counter[str] = Counter()  # in how many open episodes each user is
 
     def record(self, number: int, slot: Slot) -> None:
-        """Add the slot of a decision."""
         self._slots[number] = slot
         if slot.user is not None:
             self._present.setdefault(slot.batch, set()).add(slot.user)
             self.people[slot.user] += 1
 
     def unanswered(self, number: int, session: str, name: str) -> Slot | None:
-        """Return the open slot of a decision, if it has one; `name` is the argument to refuse if there is a reward."""
+        """Return a decision's open slot, if any; `name` is the argument to refuse if there is a reward."""
         slot = self._slots.get(number)
         if slot is None or slot.session != session:
             return None
@@ -125,13 +124,13 @@ class OpenSlots:
         return slot
 
     def features(self, batch: EpisodeSpan, until: int) -> list[Floats]:
-        """Return the features of the episode's slots before decision `until`, in order."""
+        """Return the features of the episode's slots before `until`, in order."""
         return [self._slots[n].features for n in range(batch.begin, min(batch.end, until)) if n in self._slots]
 
     def played(self, batch: EpisodeSpan, nothing: float, *, grouped: bool) -> tuple[PlayedRounds, int]:
-        """Return the rows of an episode, and how many of them have no reward.
+        """Return the rows of an episode, and the number without a reward.
 
-        Rows without a reward have features of 0 and the reward `nothing`: a report like any other, noised in full.
+        Those have features of 0 and the reward `nothing`: a report noised in full like any other.
         """
         users = batch.users
         features, rewards, answered = np.zeros((users, self._dim)), np.full(users, nothing), np.zeros(users, dtype=bool)
@@ -152,7 +151,7 @@ class OpenSlots:
         return (replace(rows, answered=answered) if missing else rows), missing
 
     def members(self, batch: EpisodeSpan, arm: int | None = None) -> list[str]:
-        """Return the hashed users of an episode, or of one of its arms. A run of slots without a user is one member."""
+        """Return hashed users of an episode or of one arm; a run of slots without users is one member."""
         slots = [(n, slot) for n in range(batch.begin, batch.end) if (slot := self._slots.get(n)) is not None]
         if arm is not None:
             named = [slot.user for _, slot in slots if slot.arm == arm and slot.user is not None]
@@ -165,15 +164,12 @@ class OpenSlots:
         return people or [f"slots {batch.begin}-{batch.end - 1}"]
 
     def present(self, batch: int) -> set[str]:
-        """Return the hashed users in an open episode."""
         return set(self._present.get(batch, ()))
 
     def places(self) -> list[tuple[int, int]]:
-        """Return the decisions that have a slot, each with its episode."""
         return [(number, slot.batch) for number, slot in self._slots.items()]
 
     def drop(self, batch: EpisodeSpan) -> None:
-        """Remove the slots of an episode."""
         self._present.pop(batch.number, None)
         for number in range(batch.begin, batch.end):
             slot = self._slots.pop(number, None)
@@ -191,7 +187,6 @@ class OpenSlots:
         return made
 
     def to_columns(self) -> dict[str, Any]:
-        """Return everything as arrays and lists."""
         slots = list(self._slots.values())
         return {
             "numbers": np.array(list(self._slots), dtype=np.int64),
@@ -207,7 +202,6 @@ class OpenSlots:
 
     @classmethod
     def from_columns(cls, dim: int, columns: dict[str, Any]) -> OpenSlots:
-        """Return what `to_columns` has written."""
         made = cls(dim)
         for place, number in enumerate(columns["numbers"]):
             batch, arm, group = (int(columns[name][place]) for name in ("batches", "arms", "groups"))
@@ -223,7 +217,7 @@ class OpenSlots:
 
 @dataclass(kw_only=True)
 class EpisodeClient:
-    """A client: sums and counts of the rewards of each arm of the episode, and the rounds that were answered."""
+    """A client: sums and counts of rewards by arm, and the answered rounds."""
 
     session: str
     user: str | None
@@ -243,22 +237,19 @@ class EpisodeClients:
         return len(self._clients)
 
     def begin(self, episode: int) -> None:
-        """Drop the clients of an earlier episode."""
         if episode != self.episode:
             self.episode, self._clients = episode, []
 
     def users(self) -> set[str]:
-        """Return the hashed users among the clients."""
         return {client.user for client in self._clients if client.user is not None}
 
     def join(self, arms: int, session: str, user: str | None) -> int:
-        """Add a client, and return its place."""
         client = EpisodeClient(session=session, user=user, sums=np.zeros(arms), counts=np.zeros(arms), rounds=set())
         self._clients.append(client)
         return len(self._clients) - 1
 
     def answer(self, place: int, session: str, round_: int, arm: int, reward: float) -> bool:
-        """Add a client's reward of one round; `arm` is a place among the episode's arms. Return whether it exists."""
+        """Add a client's reward of a round and of place `arm` in the episode. Return whether it exists."""
         if place >= len(self._clients) or self._clients[place].session != session:
             return False
         client = self._clients[place]
@@ -271,7 +262,7 @@ class EpisodeClients:
         return True
 
     def played(self, batch: EpisodeSpan) -> tuple[PlayedRounds, int]:
-        """Return averages of all arms, (clients, k), 0 where a client has none; and how many have not answered."""
+        """Return averages of all arms, (clients, k), 0 without answers; and how many clients have not answered."""
         assert isinstance(batch.episode, AssignedArms)
         assert batch.clients is not None
         averages = np.zeros((batch.clients, len(batch.episode.arms)))
@@ -281,13 +272,11 @@ class EpisodeClients:
         return PlayedRounds(rewards=averages), batch.clients - answered
 
     def members(self, batch: EpisodeSpan) -> list[str]:
-        """Return the hashed users; clients without a user are one member."""
         named = sorted(self.users())
         others = (batch.clients or 0) - len(named)
         return named + [f"{others} clients of episode {batch.number}"] * bool(others)
 
     def to_columns(self) -> dict[str, Any]:
-        """Return everything as arrays and lists."""
         return {
             "episode": self.episode,
             "sums": [client.sums for client in self._clients],
@@ -299,7 +288,6 @@ class EpisodeClients:
 
     @classmethod
     def from_columns(cls, columns: dict[str, Any]) -> EpisodeClients:
-        """Return what `to_columns` has written."""
         made = cls()
         made.episode = columns["episode"]
         names = "sums", "counts", "rounds", "sessions", "users"
@@ -318,14 +306,14 @@ ChosenArm = tuple[int, float | Callable[[], float], int]  # action, probability 
 
 
 def device_randomness(seed: int | None, number: int) -> DeviceRandomness:
-    """Return the coins of the devices of decisions `number`, `number` + 1, ...: secure ones, or a seed's."""
+    """Return the coins of the devices of decisions `number`, `number` + 1, ...: secure, or a seed's."""
     return _SECURE if seed is None else NumberedRandomness(seed, number)
 
 
 def choose_arms(
     policy: Policy[Any], snapshot: Any, batch: EpisodeSpan, seen: Sequence[Floats], *, number: int, seed: int | None
 ) -> list[ChosenArm]:
-    """Choose for decisions `number`, `number` + 1, ... with `seen` features, (1, K, d) each, each by its own coins."""
+    """Choose for decisions `number`, `number` + 1, ... with features `seen`, (1, K, d) each, by their own coins."""
     if len(seen) == 1:
         return choose_same_arm_count(policy, snapshot, batch, seen[0], number=number, seed=seed)
     chosen: list[ChosenArm] = []
@@ -342,7 +330,7 @@ def _count_arms(each: Floats) -> int:
 def choose_same_arm_count(
     policy: Policy[Any], snapshot: Any, batch: EpisodeSpan, contexts: Floats, *, number: int, seed: int | None
 ) -> list[ChosenArm]:
-    """Choose for users with the same number of arms, (users, K, d)."""
+    """Choose for users with equally many arms, (users, K, d)."""
     if isinstance(batch.episode, AssignedArms):
         places = (number - batch.begin + np.arange(len(contexts))) % batch.users
         return validate_choice(policy, make_certain_choice(batch.episode.arms_at(places)), contexts)
@@ -350,7 +338,7 @@ def choose_same_arm_count(
 
 
 def validate_choice(policy: Policy[Any], choice: Any, contexts: Floats) -> list[ChosenArm]:
-    """Return the choices of a policy, checked: a policy of one's own may return anything."""
+    """Return checked choices: a caller's own policy may return anything."""
     if (type(choice) is Choice or type(choice) is SampledChoice) and (
         one := _validate_single_choice(policy, choice, contexts.shape[1])
     ):
@@ -374,7 +362,7 @@ def validate_choice(policy: Policy[Any], choice: Any, contexts: Floats) -> list[
 
 
 def _validate_single_choice(policy: Policy[Any], choice: Choice, arms: int) -> ChosenArm | None:
-    """Return the choice of one device if it is plainly valid; None if it has to be looked at."""
+    """Return the choice of one device if it is plainly valid, else None."""
     actions = choice.actions
     if type(actions) is not np.ndarray or actions.shape != (1,) or actions.dtype.kind not in "iu":
         return None
@@ -424,12 +412,12 @@ class Decision:
     Parameters
     ----------
     id
-        Give it, or the whole decision, to `observe` with the reward.
+        Pass it, or the decision, to `observe` with the reward.
     arm
         The name of the chosen arm, as in the contexts.
     probability
-        The probability of the arm, for off-policy evaluation; 1/n if n arms were tied. For LinTS and Thompson it is
-        computed when it is first read.
+        The probability of the arm, for off-policy evaluation; 1/n if n arms were tied. LinTS and Thompson compute it
+        when it is first read.
     episode
         The batch of the decision, counted from 0. Public.
     """
@@ -441,7 +429,7 @@ class Decision:
 
     @classmethod
     def made(cls, name: str, arm: Hashable, chance: float | Callable[[], float], episode: int) -> Decision:
-        """Return a decision with a probability, or with what computes it."""
+        """Return a decision with a probability, or with a function that computes it."""
         decision = object.__new__(cls)
         held = vars(decision)
         held["id"], held["arm"], held["episode"] = name, arm, episode
@@ -451,7 +439,7 @@ class Decision:
     if not TYPE_CHECKING:  # there, `probability` is a field like the others
 
         def __getattr__(self, name: str) -> Any:
-            """Compute the probability when it is first read."""
+            """Compute the probability at its first use."""
             held = vars(self)
             if name != "probability" or not held:
                 raise AttributeError(f"a decision has no attribute {name!r}", name=name, obj=self)
@@ -462,22 +450,21 @@ class Decision:
             return held["probability"]
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the numbers, for a copy or a pickle."""
         return {"id": self.id, "arm": self.arm, "probability": self.probability, "episode": self.episode}
 
 
 class DecisionIds:
-    """Issue and recognise the ids of one agent, which cannot be guessed or forged without its secret of 32 bytes."""
+    """Issue and recognise the ids of one agent, which cannot be forged without its secret of 32 bytes."""
 
     def __init__(self, secret: bytes) -> None:
         self._keyed = hashlib.blake2s(key=secret, digest_size=8)  # to be copied: the key is taken in once
 
     def issue_decision(self, number: int, session: str) -> str:
-        """Return the id of decision `number`. Two runs of one agent give the same number different ids."""
+        """Return the id of decision `number`, which is different in each run."""
         return f"{number}-{session}-{self._mark(f'decision {number} {session}')}"
 
     def recognise(self, given: Any, name: str = "decision id") -> tuple[int, str]:
-        """Return number and session of an id that the agent issued, in this run or an earlier one; refuse others."""
+        """Return number and session of an id that the agent issued in any run; refuse others."""
         found = _ID.fullmatch(given) if isinstance(given, str) else None
         if found is not None:
             number, session, mark = found.groups()
@@ -486,11 +473,10 @@ class DecisionIds:
         raise InvalidStatistic(name, given, "a Decision of this agent, or its id")
 
     def issue_client_id(self, episode: int, place: int, session: str) -> str:
-        """Return the id of a client of an episode."""
         return f"client-{episode}-{place}-{session}-{self._mark(f'decision {place} {session} client {episode}')}"
 
     def parse_client_id(self, given: Any) -> tuple[int, int, str]:
-        """Return episode, place and session of a client's id that the agent issued; refuse others."""
+        """Return episode, place and session of an issued client's id; refuse others."""
         found = _CLIENT.fullmatch(given) if isinstance(given, str) else None
         if found is not None:
             episode, place, session = int(found[1]), int(found[2]), found[3]
@@ -519,23 +505,23 @@ class AnswerNotStored(Exception):
 
 
 class ReleaseOvertaken(Exception):
-    """Another thread has released the episode first. The noise drawn here was not shown and is dropped."""
+    """Another thread has released the episode first; the noise drawn here is dropped unseen."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AgentProgress:
-    """All that a release changes, as one value, so that an interrupt finds the old or the new one.
+    """All that a release changes, in one value, so that an interrupt finds the old or the new one.
 
     Attributes
     ----------
     begin, asked, closed
         The first decision of the running episode, its number of answered queries, and the number of episodes before it.
     state
-        The policy's state. In an episode that public numbers end: the state at its end, once `asked` is positive.
+        The policy's state; in an episode that public numbers end, the state at its end once `asked` is positive.
     streams, source
         The states of stream protocols and of the seeded generator (None for secure noise).
     released, reports, missing, clipped
-        The numbers of ledger entries, and of reports in closed episodes: all, without a reward, out of range.
+        Numbers of ledger entries, and of reports in closed episodes: all, without a reward, out of range.
     forgot
         For each name of `Policy.execution.retained_groups`, the first episode whose rows are still kept.
     """
@@ -553,18 +539,16 @@ class AgentProgress:
     clipped: int = 0
 
     def note(self) -> dict[str, Any]:
-        """Return the fields by name, as saves and journals hold them."""
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
     @classmethod
     def read(cls, note: Mapping[str, Any]) -> AgentProgress:
-        """Return the progress of a `note`."""
         return cls(**{each.name: note[each.name] for each in fields(cls)})
 
 
 @dataclass(frozen=True, kw_only=True)
 class QueryAnswer:
-    """One query, the statistic of its reports and the estimate that was drawn."""
+    """One query, the statistic of its reports, and the drawn estimate."""
 
     query: SumQuery
     statistic: Statistic
@@ -572,7 +556,7 @@ class QueryAnswer:
 
 
 def ledger_arguments(batch: EpisodeSpan, answers: Sequence[QueryAnswer]) -> dict[str, Any]:
-    """Return the arguments of `Ledger.release` for answers that are written as one entry."""
+    """Return the arguments of `Ledger.release` for one entry with these answers."""
     first = answers[0]
     task, name, group = ledger_key(first.query, task=TASK, batch=str(batch.number))
     events = tuple(answer.query.event(TASK) for answer in answers)
@@ -587,17 +571,17 @@ def ledger_arguments(batch: EpisodeSpan, answers: Sequence[QueryAnswer]) -> dict
 class EpisodeRelease:
     """Answer the queries of a policy about one episode.
 
-    Stored answers of the ledger are used again. Others are drawn, and written by `commit` before they are used.
+    Stored answers of the ledger are reused. Others are drawn, and written by `commit` before they are used.
 
     Attributes
     ----------
     before, after
         The progress before the next commit, and with everything drawn so far.
     played, missing
-        The rows of the episode, and how many of them have no reward.
+        The rows of the episode, and the number without a reward.
     find, kept_rows, position, commit
-        Functions that look up the ledger, return kept rows, return the state of the seeded generator, and write answers
-        to the ledger (None without a ledger).
+        Functions that look up the ledger, return kept rows and the seeded generator's state, and write answers to the
+        ledger (None without one).
     """
 
     policy: Policy[Any]
@@ -622,7 +606,7 @@ class EpisodeRelease:
     def run(self, *, draw: bool = True) -> Any:
         """Answer all queries and return the state that the policy learns.
 
-        Without `draw`, raise `AnswerNotStored` at the first answer that the ledger does not have.
+        Without `draw`, raise `AnswerNotStored` at the first answer that the ledger lacks.
         """
         answer = self._answer if draw else self._stored
         learned = drive_learning(self.policy.learn(self.state, self.batch.episode), answer)
@@ -641,7 +625,7 @@ class EpisodeRelease:
     def _answer(self, query: SumQuery) -> Estimate:
         """Return the stored answer, or draw one.
 
-        Answers about all users of the episode are held and written as one entry. Others are written one by one.
+        Answers about all users are held and written as one entry, others one by one.
         """
         try:
             return self._stored(query)
@@ -677,7 +661,6 @@ class EpisodeRelease:
             self.before = self.commit(self, held)
 
     def _rows(self, query: SumQuery) -> PlayedRounds:
-        """Return the rows that a query is about: those of the episode, or kept ones."""
         if query.group == "episode":
             return RunnerState().rows(query, self.played)
         if self._kept is None:

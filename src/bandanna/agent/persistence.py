@@ -54,7 +54,7 @@ _LISTS = "sessions", "users"
 
 
 def check_save(content: Mapping[str, Any]) -> None:
-    """Refuse a save by all that can be checked without calling its policy."""
+    """Refuse a save by all checks that do not call its policy."""
     _check_plain(content, _FIELD_TYPES)
     check_readable(is_hex(content["name"], 32) and is_hex(content["secret"], 64), "name or secret is not one of ours")
     check_readable(content["beside"] <= content["made"], "more decisions beside than there were")
@@ -64,7 +64,7 @@ def check_save(content: Mapping[str, Any]) -> None:
 
 
 def check_arms(arms: Any, policy: Policy[Any]) -> Any:
-    """Return arms that stay as an agent takes them: names, or features by name."""
+    """Return fixed arms as an agent takes them: names, or features by name."""
     if arms is None:
         return None
     check_readable(len(arms) == 2 and isinstance(arms[0], tuple), "arms without their parts")
@@ -76,7 +76,7 @@ def check_arms(arms: Any, policy: Policy[Any]) -> Any:
 
 
 def check_progress(note: Any, seeded: bool) -> None:
-    """Refuse progress, of a save or a journal, with missing or wrong parts."""
+    """Refuse progress of a save or journal with missing or wrong parts."""
     check_readable(isinstance(note, Mapping), "a journal without its state")
     _check_plain(note, _PROGRESS)
     check_readable(seeded == (note["source"] is not None), "seed and source do not agree")
@@ -91,7 +91,7 @@ def _check_plain(content: Mapping[str, Any], hints: Mapping[str, Any]) -> None:
 
 
 def check_calibrations(policy: Policy[Any], saved: Any) -> None:
-    """Refuse phases other than 0, 1, ..., each with protocols for its batch sizes that suit the policy."""
+    """Refuse phases other than 0, 1, ..., or protocols that do not suit the policy."""
     check_readable(
         matches_type(saved, dict[int, Any]) and sorted(saved) == list(range(len(saved))), "phases are missing"
     )
@@ -123,7 +123,7 @@ def _check_protocol(policy: RunningSumPolicy[Any], protocol: Protocol, size: int
 
 
 def check_state(policy: Policy[Any], fresh: Any, given: AgentProgress) -> None:
-    """Refuse a state that this policy cannot have: of another structure, with infinite numbers, or out of place."""
+    """Refuse a state of another structure, with infinite numbers, or out of place."""
     check_same_structure(given.state, fresh)
     episode = policy.episode(given.state)
     check_readable(episode is None or episode.number == given.closed, "the state after another number of episodes")
@@ -134,7 +134,7 @@ def check_state(policy: Policy[Any], fresh: Any, given: AgentProgress) -> None:
 
 
 def check_streams(policy: Policy[Any], given: AgentProgress, protocol: Any, number: int, steps: int) -> None:
-    """Refuse states of streams that the protocol of the query cannot have."""
+    """Refuse states of streams that the query's protocol cannot have."""
     if not isinstance(protocol, StreamProtocol):
         check_readable(not given.streams, "streams of a policy that has none")
         return
@@ -145,7 +145,7 @@ def check_streams(policy: Policy[Any], given: AgentProgress, protocol: Any, numb
 
 
 def check_same_structure(given: Any, fresh: Any) -> None:
-    """Refuse other types than a fresh value has, infinite numbers, and arrays of other axes."""
+    """Refuse types other than those of a fresh value, infinite numbers, and other array shapes."""
     if isinstance(fresh, np.ndarray | np.generic):
         check_readable(
             np.ndim(given) == np.ndim(fresh) and isinstance(given, np.ndarray | np.generic | int | float), "a state"
@@ -223,10 +223,7 @@ def check_rows(rows: Any) -> None:
 
 
 def resume(runner: AgentRunner, file: Path, saved: Mapping[str, Any], features: Map | None, encoding: Encoding) -> None:
-    """Continue from a save, or from the newest release that its journal has noted since.
-
-    Refuse files that do not fit together.
-    """
+    """Continue from a save, or from the newest release in its journal; refuse files that do not fit together."""
     seeded, fresh = runner.seed is not None, runner.progress.state
     runner.take_identity(saved["name"], bytes.fromhex(saved["secret"]))
     notes: dict[str, Any] = {}
@@ -260,7 +257,7 @@ def resume(runner: AgentRunner, file: Path, saved: Mapping[str, Any], features: 
 
 
 def _check_newest_release(runner: AgentRunner, saved: Mapping[str, Any], notes: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the progress after the newest release, of the save or the journal; refuse releases of other noise."""
+    """Return the progress after the newest release; refuse releases of other noise."""
     phases = notes.get("calibrations") or {}
     check_calibrations(runner.policy, phases)
     restore_calibrations(runner.policy, phases)
@@ -297,7 +294,7 @@ def _expected_event(policy: RunningSumPolicy[Any], batch: EpisodeSpan) -> Any:
 
 
 def _check_streams(policy: Policy[Any], progress: AgentProgress) -> None:
-    """Refuse streams that are at another place than the releases say."""
+    """Refuse streams at other places than the releases say."""
     query = find_first_query(policy, progress.state)
     if query is None or not isinstance(policy, RunningSumPolicy):
         return
@@ -307,7 +304,7 @@ def _check_streams(policy: Policy[Any], progress: AgentProgress) -> None:
 
 
 def _check_slots(runner: AgentRunner) -> None:
-    """Refuse slots of other decisions than those of the open episodes."""
+    """Refuse slots outside of the open episodes."""
     policy, batch, made = runner.policy, runner.now.batch, runner.made
     horizon = policy.horizon
     check_readable(horizon is None or made - runner.beside <= horizon, "more decisions than the horizon has")
@@ -324,7 +321,7 @@ def _check_slots(runner: AgentRunner) -> None:
 
 
 def save_agent(file: Path, runner: AgentRunner, features: Map | None) -> None:
-    """Write an agent to a file, atomically, and begin or continue the journal beside it."""
+    """Write an agent atomically, and begin or continue the journal beside it."""
     files.check_regular_file(file)
     content = {
         "name": runner.name,
@@ -357,14 +354,14 @@ def new_journals(runner: AgentRunner, features: Map | None, encoding: Encoding) 
 
 
 def _journal_terms(runner: AgentRunner, features: Map | None) -> Any:
-    """Return what a journal is bound to: the policy, arms that stay, and the map of records."""
+    """Return the policy, fixed arms and map, to which a journal is bound."""
     mapped = () if features is None else (features.to_json(),)
     arms = () if runner.arms is None else runner.arms.as_terms()
     return (runner.policy, *arms, *mapped) if arms or mapped else runner.policy
 
 
 def check_can_be_saved(policy: Policy[Any], state: Any, encoding: Encoding) -> None:
-    """Refuse a policy whose state cannot be saved, before the first decision."""
+    """Refuse a policy whose state cannot be saved."""
     try:
         encoding.encode(state)
     except InvalidArgument as fault:
@@ -375,7 +372,7 @@ def check_can_be_saved(policy: Policy[Any], state: Any, encoding: Encoding) -> N
 
 
 def read_save(file: Path, saves: SaveFormat, own: type[Policy[Any]] | None) -> dict[str, Any]:
-    """Return what a save holds; `own` is the class of a policy of one's own."""
+    """Return the content of a save; `own` is the class of a caller's own policy."""
     try:
         return saves.read(file)
     except BandannaError as error:
@@ -385,7 +382,7 @@ def read_save(file: Path, saves: SaveFormat, own: type[Policy[Any]] | None) -> d
 
 
 def arguments_from_save(content: dict[str, Any], own: type[Policy[Any]] | None) -> dict[str, Any]:
-    """Return the checked arguments of the agent that was saved, its policy calibrated as it was."""
+    """Return the checked arguments of the saved agent, its policy calibrated as it was."""
     check_save(content)
     made, seed = content["policy"], content["seed"]
     if own is not None and not isinstance(made, own):

@@ -51,7 +51,7 @@ from bandanna.types import Floats
 
 
 def fixed_arms(policy: Policy[Any], arms: Any) -> FixedArmSet | None:
-    """Return fixed arms: names, if the policy has arms without features, or features as `act` takes them."""
+    """Return fixed arms: names, or features as `act` takes them."""
     count = getattr(policy, "n_arms", None)
     if count is None:
         if arms is None:
@@ -67,12 +67,12 @@ def fixed_arms(policy: Policy[Any], arms: Any) -> FixedArmSet | None:
 
 
 def count_features(policy: Policy[Any]) -> int:
-    """Return how many features an arm has."""
+    """Return the features per arm."""
     return int(getattr(policy, "dim", 0))
 
 
 def _normalize_names(ids: Sequence[Any]) -> tuple[Any, ...]:
-    """Return names that a save can hold: NumPy's texts and numbers as Python's."""
+    """Return names that a save can hold, without NumPy's types."""
     names = tuple(name.item() if isinstance(name, np.generic) else name for name in ids)
     for place, name in enumerate(names):
         if not isinstance(name, str | int | float | tuple):
@@ -87,7 +87,7 @@ _ROUNDING = 1e-9
 
 
 def find_first_query(policy: Policy[Any], state: Any) -> SumQuery | None:
-    """Return the first query about the episode of a state; None if the episode is not released."""
+    """Return the first query about a state's episode; None if it is not released."""
     episode = policy.episode(state)
     return None if episode is None or not episode.released else next(policy.learn(state, episode), None)
 
@@ -115,7 +115,7 @@ def check_budget_suffices(policy: Policy[Any]) -> None:
 
 
 def check_batch_memory(policy: Policy[Any]) -> None:
-    """Refuse batches whose reports do not fit into memory when they are released."""
+    """Refuse batches whose reports do not fit into memory at their release."""
     if isinstance(policy, RunningSumPolicy):
         most, numbers = max(next(policy._iterate_phases())._channel.sizes.counts()), policy._domain.dim
         needed = 24 * most * numbers  # as reports, as messages, as what is added
@@ -134,7 +134,7 @@ def _is_within_budget(stated: Guarantee, budget: Budget) -> bool:
 
 
 def estimate_release_seconds(policy: Policy[Any], query: SumQuery | None, users: int, *, secure: bool) -> float:
-    """Return the estimated time of the longest release that is planned, or of the next one."""
+    """Return the estimated time of the longest planned release, or of the next one."""
     pairs = [(query.protocol, users)] if query is not None else []
     if isinstance(policy, RunningSumPolicy):
         pairs = [
@@ -155,7 +155,7 @@ def to_reward(reward: Any, name: str = "reward") -> float:
 
 
 def continue_streams(policy: Policy[Any], events: Iterable[Event]) -> Policy[Any]:
-    """Return the policy with the streams of these releases, if a search on this machine has found others."""
+    """Return the policy with the streams of these releases, if a search on this machine found others."""
     if isinstance(policy, RunningSumPolicy):
         return policy
     atoms = {unwrap_record(atom) for event in set(events) for atom in accountant.count_atoms(event)}
@@ -172,19 +172,19 @@ def continue_streams(policy: Policy[Any], events: Iterable[Event]) -> Policy[Any
 
 
 def _is_same_stream(one: ContinualEvent, other: ContinualEvent) -> bool:
-    """Return whether two events must be one stream, searched for on two machines."""
+    """Return whether two events must be one stream, found by searches on two machines."""
     alike = replace(one, factorisation=other.factorisation, std=other.std, grid=other.grid) == other
     same_length = one.factorisation.horizon == other.factorisation.horizon
     return alike and same_length and math.isclose(one.std, other.std, rel_tol=1e-3)
 
 
 def count_calibrations(policy: Policy[Any]) -> int:
-    """Return how many phases are calibrated by now."""
+    """Return the number of calibrated phases."""
     return len(policy._calibrated_channels()) if isinstance(policy, RunningSumPolicy) else 0
 
 
 def calibrations_by_phase(policy: Policy[Any]) -> dict[int, tuple[RunningSumProtocol, list[int]]]:
-    """Return the calibrated channels by phase, because a search elsewhere might find others of the same budget.
+    """Return the calibrated channels by phase: a search elsewhere might find others of the same budget.
 
     Batch sizes are runs: size, times, size, times, ...
     """
@@ -196,7 +196,7 @@ def calibrations_by_phase(policy: Policy[Any]) -> dict[int, tuple[RunningSumProt
 
 
 def restore_calibrations(policy: Policy[Any], saved: dict[int, tuple[RunningSumProtocol, list[int]]]) -> None:
-    """Make a policy use these channels, where it has none yet; what they guarantee is computed from them anew."""
+    """Make a policy use these channels where it has none; guarantees are computed from them anew."""
     for phase, (channel, runs) in saved.items():
         assert isinstance(policy, RunningSumPolicy)
         policy._use_channel(
@@ -225,14 +225,14 @@ class ClippingCheck:
         self._rewards: list[float] = []
 
     def check_reports(self, progress: AgentProgress, stacklevel: int) -> None:
-        """Look at the reports with a reward in closed batches."""
+        """Check the reports with a reward in closed batches."""
         clipped, count = progress.clipped, progress.reports - progress.missing
         if clipped and not self.warned and (warning := ClippingWarning.of(clipped, count)):
             self.warned = True
             warnings.warn(warning, stacklevel=stacklevel)
 
     def check_contexts(self, sets: ArmSets, stacklevel: int) -> None:
-        """Look at the features of these users, one arm of each."""
+        """Check the features of these users, one arm each."""
         if self._policy is None or self.warned or self._seen["features"] >= _ENOUGH:
             return
         self._features += [features[0] for _, features in sets[:_ENOUGH]]
@@ -244,7 +244,6 @@ class ClippingCheck:
         self._count("features", len(rows), clipped, stacklevel + 1)
 
     def check_reward(self, reward: float, stacklevel: int) -> None:
-        """Look at one more reward."""
         if self._policy is None or self.warned or self._seen["rewards"] >= _ENOUGH:
             return
         self._rewards.append(reward)
@@ -296,12 +295,8 @@ def check_participations(
 ) -> None:
     """Refuse users who may not make the next decisions, in this order. Nothing is recorded.
 
-    Parameters
-    ----------
-    batches
-        The batch of the next decision, and those after it as far as they are known.
-    present
-        The users in the first batch; by default those of its slots.
+    `batches` are the batch of the next decision and the known ones after it; `present` are the users in the first, by
+    default those of its slots.
     """
     if participations > 1 and None in users:
         hint = f"The guarantee covers {participations} participations of each user, so they must be counted"
@@ -342,7 +337,7 @@ _OUTSIDE = 5  # calls between a caller's line and a warning about it
 
 
 class RecordMapper:
-    """Map records to features, and warn once when most of them are not as the map expects.
+    """Map records to features, and warn once when most of them do not fit the map.
 
     `report` counts values out of range, unknown, missing or clipped, and is not protected.
     """
@@ -352,7 +347,7 @@ class RecordMapper:
         self.map, self.report, self._warned = features, Report(), False
 
     def of_user(self, record: Any) -> Floats:
-        """Return the features of one user, (d,), of a dictionary or a table with one row."""
+        """Return features (d,) of a dictionary or a table with one row."""
         values = self._mapped(record)
         if len(values) != 1:
             raise InvalidStatistic(
@@ -361,11 +356,10 @@ class RecordMapper:
         return np.asarray(values[0])
 
     def of_users(self, records: Any) -> Floats:
-        """Return the features of several users, (users, d)."""
         return self._mapped(records)
 
     def of_arms(self, records: Any, name: str = "contexts") -> Contexts:
-        """Return features by arm: of a mapping from ids to records, a table whose index has the ids, or records."""
+        """Return features by arm, from a mapping, a table indexed by arms, or records."""
         if isinstance(records, Mapping):
             arms, own = split_mapping(records, name)
             return dict(zip(arms, self._mapped(own), strict=True))
@@ -383,7 +377,7 @@ class RecordMapper:
 
 
 def check_map(features: Any, policy: Policy[Any], name: str = "features") -> None:
-    """Refuse a map to other vectors than the policy takes."""
+    """Refuse a map to vectors that the policy does not take."""
     if not isinstance(features, Map):
         raise InvalidArgument(name, ValueSummary.of(features), "a map, as bd.features.Map(...) makes")
     expected, own = count_features(policy), getattr(policy, "n_arms", None) is not None
@@ -398,13 +392,12 @@ def check_map(features: Any, policy: Policy[Any], name: str = "features") -> Non
 
 
 class ContextReader:
-    """Read the contexts that callers pass: ids and features, (K, d), of the arms of each user."""
+    """Read callers' contexts: ids and features, (K, d), of the arms of each user."""
 
     def __init__(self, policy: Policy[Any], fixed: FixedArmSet | None, records: RecordMapper | None) -> None:
         self._dim, self.fixed, self.records = count_features(policy), fixed, records
 
     def one(self, contexts: Any) -> tuple[Sequence[Any], Floats]:
-        """Return the arms of one user: those of the call, or the fixed ones."""
         fixed = self.fixed
         if self.records is not None and contexts is not None and (fixed is None or fixed.of_users):
             contexts = (self.records.of_arms if fixed is None else self.records.of_user)(contexts)
@@ -418,7 +411,6 @@ class ContextReader:
         return parse_arms(contexts, self._dim) if fixed is None else (fixed.ids, fixed.features)
 
     def many(self, contexts: Any) -> ArmSets:
-        """Return the arms of several users."""
         fixed, records = self.fixed, self.records
         if fixed is None:
             if records is not None:

@@ -1,4 +1,4 @@
-"""The agent's runner: hold the state, decide, record rewards, release episodes and learn, decision by decision."""
+"""The agent's runner: decide, record rewards, release episodes and learn."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ _RECOMMEND = "Nothing was recorded. Use agent.recommend(...) for more users"
 
 @dataclass(frozen=True, kw_only=True)
 class CurrentEpisode:
-    """The policy's state, snapshot and running episode, which follow from the progress and the slots.
+    """State, snapshot and running episode, which follow from progress and slots.
 
     `ended` says whether public numbers have ended the episode.
     """
@@ -74,10 +74,10 @@ class CurrentEpisode:
 
 
 class AgentRunner:
-    """Run one policy, one decision at a time. Only this class changes the state of an agent; it writes no files.
+    """Run one policy. Only this class changes the state of an agent; it writes no files.
 
-    A signal may raise between any two lines. Then every decision that was made has a slot, and everything in the
-    journals is released; `settle` derives the rest.
+    A signal may raise between any two lines. Then every decision has a slot, and everything in the journals is
+    released; `settle` derives the rest.
 
     Attributes
     ----------
@@ -86,13 +86,13 @@ class AgentRunner:
     lock, releasing
         Held while the state is read or changed, and by the one running call of `release_due`.
     progress, now
-        What was released and learned, and the running episode that follows from it.
+        What was released and learned, and the running episode that follows.
     filling
         The episode of the next decision; None if it depends on what will be learned.
     kept
         Rows by episode, in order, for later queries.
     made, beside, before, late
-        The numbers of decisions, of those in no episode, of those before the newest call, and of late rewards.
+        Numbers of decisions, of those in no episode, of those before the newest call, and of late rewards.
     at_once, over, settled, known
         Whether `decide` releases batches, the agent is closed, and no call is halfway; and the number of calibrated
         phases in all journals.
@@ -113,11 +113,10 @@ class AgentRunner:
         self._begin(policy)
 
     def take_identity(self, name: str, secret: bytes) -> None:
-        """Become the agent of this name and secret."""
         self.name, self.secret, self.ids = name, secret, DecisionIds(secret)
 
     def with_policy(self, policy: Policy[Any]) -> AgentRunner:
-        """Return a runner of another policy that begins anew, with the same identity and locks."""
+        """Return a new runner of another policy with the same identity and locks."""
         other = copy.copy(self)
         other._begin(policy)
         return other
@@ -135,7 +134,7 @@ class AgentRunner:
         self._refresh_episodes()
 
     def open_ledger(self, journals: ReplicatedJournal) -> None:
-        """Send every release through a ledger over the journals, if the policy promises something."""
+        """Send every release through a ledger over the journals, if the policy guarantees privacy."""
         privacy = self.policy.privacy
         self.journals: ReplicatedJournal = journals
         self.ledger: Ledger | None = None
@@ -148,14 +147,14 @@ class AgentRunner:
     def restore(
         self, progress: AgentProgress, *, counters: Mapping[str, Any], slots: OpenSlots, clients: EpisodeClients
     ) -> None:
-        """Take what a save holds."""
+        """Restore the content of a save."""
         for name in self.COUNTERS:
             setattr(self, name, counters[name])
         self.progress, self.slots, self.clients = progress, slots, clients
         self._refresh_episodes()
 
     def go_on_from(self, progress: AgentProgress, kept: Mapping[int, PlayedRounds]) -> None:
-        """Continue after the newest release, with the rows that were kept then."""
+        """Continue after the newest release, with the rows kept then."""
         self.progress = progress
         self.kept.update(kept)
         self._tidy()
@@ -163,9 +162,9 @@ class AgentRunner:
     # The running episode
 
     def _refresh_episodes(self, filling: EpisodeSpan | None = None) -> None:
-        """Derive the running episode and the filling one from the progress and the slots.
+        """Derive the running and the filling episode from progress and slots.
 
-        The search for the filling episode begins at `filling`, a later episode of the same schedule.
+        The search begins at `filling`, a later episode of the same schedule.
         """
         progress, ended = self.progress, self.progress.asked > 0
         state, batch = progress.state, to_span(self.policy.episode(progress.state), progress.begin)
@@ -192,7 +191,7 @@ class AgentRunner:
         return self.policy.advance_public(state, features[None]), ended
 
     def played(self, batch: EpisodeSpan) -> tuple[PlayedRounds, int]:
-        """Return the rows of an episode, and how many have no reward: these get the possible reward nearest to 0."""
+        """Return an episode's rows and the number without a reward, which get the possible reward nearest to 0."""
         if batch.number in self.kept:  # asked about before
             return self.kept[batch.number], 0
         if batch.clients is not None:
@@ -206,7 +205,7 @@ class AgentRunner:
         return (replace(rows, answered=None) if later else rows), missing
 
     def members(self, batch: EpisodeSpan, arm: int | None) -> list[str]:
-        """Return who is in an episode, or was assigned an arm of it."""
+        """Return the users of an episode or of one arm of it."""
         return self.slots.members(batch, arm) if batch.clients is None else self.clients.members(batch)
 
     def due(self, grace: int, made: int) -> EpisodeSpan | None:
@@ -218,7 +217,7 @@ class AgentRunner:
         return batch if complete or self.progress.asked else None
 
     def waiting(self) -> int | None:
-        """Return how many decisions the running episode waits for; None where that is not known."""
+        """Return the decisions until the running episode's release; None where not known."""
         batch, horizon = self.now.batch, self.policy.horizon
         if batch is None or self.over or not batch.episode.released or isinstance(batch.episode, StoppedByPublicData):
             return None
@@ -227,13 +226,11 @@ class AgentRunner:
         return max(0, batch.end + self.grace - self.made)
 
     def _randomness(self) -> Any:
-        """Return the state of the seeded generator; None for secure noise."""
         return None if self.rng is None else self.rng.bit_generator.state
 
     # Decide
 
     def decide_one(self, one: tuple[Sequence[Any], Floats], user: str | None) -> Decision:
-        """Decide for one user: `decide` in fewer steps."""
         self._room_for(1)
         clipped = self.policy.clip_features(one[1][None])
         self._admit((user,), ("user",))
@@ -264,7 +261,6 @@ class AgentRunner:
         return decisions
 
     def _clip_features(self, sets: ArmSets) -> list[Floats]:
-        """Return the features as the policy takes them, (1, K, d) for each user."""
         clipped: list[Floats] = []
         for place, (_, features) in enumerate(sets):
             again = place > 0 and features is sets[place - 1][1]  # arms that stay
@@ -272,7 +268,7 @@ class AgentRunner:
         return clipped
 
     def _running(self) -> EpisodeSpan:
-        """Release what was due before this call, and return the episode of the snapshot in force."""
+        """Release what was due before this call, and return the snapshot's episode."""
         self.before = self.made
         if self.at_once:
             self._close(self.grace)
@@ -282,7 +278,7 @@ class AgentRunner:
         return self.now.batch
 
     def _admit(self, users: Sequence[str | None], names: Sequence[str]) -> None:
-        """Refuse users who have taken part too often, or have no id where they must be counted."""
+        """Refuse users who have taken part too often or lack a needed id."""
         if self.ledger is None or (self.now.batch is not None and self.now.batch.clients is not None):
             return
         participations = self.policy.privacy.participations
@@ -301,14 +297,13 @@ class AgentRunner:
               store=self.journals, task=TASK, participations=often, present=present)  # fmt: skip
 
     def _coming(self) -> Iterator[EpisodeSpan]:
-        """Yield the episodes of the next decisions, as far as they are known."""
+        """Yield the known episodes of the next decisions."""
         batch = self.filling
         while batch is not None:
             yield batch
             batch = next_span(self.policy, batch)
 
     def _room_for(self, count: int) -> None:
-        """Refuse decisions after `close` or beyond the horizon."""
         if self.over:
             raise BandannaError("the agent is closed and makes no more decisions. Use agent.recommend(...)")
         horizon, rounds = self.policy.horizon, self.made - self.beside + count
@@ -333,7 +328,7 @@ class AgentRunner:
         return decision
 
     def _advance_filling(self, batch: EpisodeSpan, features: Floats) -> None:
-        """Go to the next episode if a decision, with these features, was the last of its own."""
+        """Go to the next episode if a decision with these features was the last of its own."""
         if isinstance(batch.episode, StoppedByPublicData):
             state, ended = self._pass(self.now.state, features)
             batch = replace(batch, users=self.made - batch.begin) if ended else batch
@@ -344,7 +339,7 @@ class AgentRunner:
     # Observe
 
     def answer(self, number: int, session: str, reward: float) -> bool:
-        """Record a reward. Return whether it was kept; else it was late."""
+        """Record a reward. Return whether it was kept, not late."""
         slot = None if self.over else self.slots.unanswered(number, session, "decision id")
         if slot is None:
             self.late += 1
@@ -355,7 +350,7 @@ class AgentRunner:
     def answer_many(
         self, decisions: Sequence[tuple[int, str]], rewards: Sequence[float], names: Sequence[str]
     ) -> list[bool]:
-        """Check all rewards, then record them. Return which were kept; `decisions` are numbers and sessions."""
+        """Check all rewards, then record them; `decisions` are numbers and sessions. Return which were kept."""
         if len(places := {decision: place for place, decision in enumerate(decisions)}) < len(decisions):
             twice = next(place for place, decision in enumerate(decisions) if places[decision] != place)
             raise InvalidArgument(
@@ -372,7 +367,7 @@ class AgentRunner:
         return [slot is not None for slot in slots]
 
     def recruit(self, user: str | None, name: str) -> int | None:
-        """Add a client to the running episode. Return its place, or None if there are enough."""
+        """Add a client and return its place, or None if there are enough."""
         batch = self.now.batch
         if self.over or batch is None or batch.clients is None or len(self.clients) >= batch.clients:
             return None
@@ -382,7 +377,7 @@ class AgentRunner:
         return self.clients.join(len(batch.episode.arms), self.session, user)
 
     def record_client_reward(self, client: tuple[int, int, str], number: int, reward: float) -> bool:
-        """Record a client's reward of a round. Return whether it was kept; else it was late."""
+        """Record a client's reward of a round. Return whether it was kept, not late."""
         batch, (episode, place, session) = self.now.batch, client
         kept = False
         inside = batch is not None and batch.begin <= number < min(batch.end, self.made)
@@ -397,7 +392,6 @@ class AgentRunner:
     # Release and learn
 
     def close(self) -> None:
-        """Release the complete episodes, and make no more decisions."""
         self.settled = False
         self._close(0)
         self.over = self.settled = True
@@ -407,7 +401,6 @@ class AgentRunner:
             self.release(self.prepare_release(batch))
 
     def prepare_release(self, batch: EpisodeSpan) -> EpisodeRelease:
-        """Return the release of the running episode, with nothing drawn yet."""
         played, missing = self.played(batch)
         return EpisodeRelease(
             policy=self.policy,
@@ -425,14 +418,14 @@ class AgentRunner:
         )
 
     def release(self, release: EpisodeRelease, *, draw: bool = True) -> None:
-        """Answer the queries of an episode and learn from it; without `draw`, from stored answers alone."""
+        """Answer an episode's queries and learn; without `draw`, from stored answers alone."""
         learned = release.run(draw=draw)
         with self.lock:
             self._check_not_overtaken(release.before)
             self._go_on(release.after, learned, release.batch, release.played)
 
     def commit(self, release: EpisodeRelease, answers: Sequence[QueryAnswer]) -> AgentProgress:
-        """Write expense, answers and progress in one transaction, and return the new progress."""
+        """Write expense, answers and progress in one transaction; return the new progress."""
         assert self.ledger is not None
         batch, first = release.batch, answers[0].query
         own = first.group == "episode"
@@ -460,12 +453,12 @@ class AgentRunner:
             raise ReleaseOvertaken
 
     def _find(self, task: str, batch: str, one_of: str | None) -> Any:
-        """Return what was answered before, an estimate or several; None if nothing was."""
+        """Return an earlier answer, one or several estimates; None if there is none."""
         entry = None if self.ledger is None else self.journals.find(*find_store_id(task, batch, one_of))
         return None if entry is None or entry.release is None else entry.release[0]
 
     def _go_on(self, progress: AgentProgress, learned: Any, batch: EpisodeSpan, played: PlayedRounds) -> None:
-        """Close the episode: go on to the next one with the state that was learned."""
+        """Close the episode and begin the next one with the learned state."""
         if self.policy.execution.retained_groups:
             self.kept.setdefault(batch.number, played)
         scheduled = next_span(self.policy, batch) is not None
@@ -483,7 +476,7 @@ class AgentRunner:
         return min((self.progress.forgot.get(name, 0) for name in self.policy.execution.retained_groups), default=0)
 
     def kept_rows_with(self, episode: int, played: PlayedRounds) -> RunnerState:
-        """Return the rows that later queries may be about, those of an episode among them."""
+        """Return the rows for later queries, those of the episode included."""
         kept: dict[str, list[PlayedRounds]] = {}
         forgot = self.progress.forgot
         for number, rows in sorted({**self.kept, episode: played}.items()):
@@ -493,14 +486,14 @@ class AgentRunner:
         return RunnerState(kept={name: tuple(parts) for name, parts in kept.items()})
 
     def _rows_by_name(self, number: int, rows: PlayedRounds) -> Mapping[str, tuple[PlayedRounds, ...]]:
-        """Return the rows of an episode under the names that their devices chose; found once, since queries repeat."""
+        """Return an episode's rows by the names that devices chose; cached, since queries repeat."""
         held = self._rows_cache.get(number)
         if held is None or held[0] is not rows:
             self._rows_cache[number] = held = rows, RunnerState().keep(self.policy.execution.retained_groups, rows).kept
         return held[1]
 
     def settle(self) -> None:
-        """After an interrupted call, go on from what the journals and the slots say. Else do nothing."""
+        """After an interrupted call, continue from journals and slots."""
         if self.settled:
             return
         if self.ledger is not None:
@@ -511,7 +504,6 @@ class AgentRunner:
         self.settled = True
 
     def _tidy(self) -> None:
-        """Derive open slots, the episode that is filling and the seeded noise from the progress."""
         begin = self.progress.begin
         self.made = max(self.made, begin)  # more than a save knows, if they were released after it
         self.slots = self.slots.between(begin, self.made)
@@ -522,7 +514,6 @@ class AgentRunner:
         self._replay()
 
     def _replay(self) -> None:
-        """Learn from each episode whose queries are all answered in the journals."""
         while self.progress.asked and self.now.batch is not None:
             try:
                 self.release(self.prepare_release(self.now.batch), draw=False)
@@ -531,7 +522,7 @@ class AgentRunner:
                 return
 
     def _notes(self, after: AgentProgress, kept: tuple[int, PlayedRounds | None] = (0, None)) -> dict[str, Any]:
-        """Return what a journal needs to go on: the progress, new calibrations and new rows."""
+        """Return what a journal needs to continue: progress, new calibrations and new rows."""
         notes: dict[str, Any] = {"state": after.note()}
         if count_calibrations(self.policy) > self.known:
             notes["calibrations"] = calibrations_by_phase(self.policy)
@@ -545,6 +536,5 @@ class AgentRunner:
         return notes | {f"kept {gone}": None for gone in range(before, needed)}
 
     def all_notes(self) -> dict[str, Any]:
-        """Return what a new journal needs."""
         rows = {f"kept {number}": columns_from_played(played) for number, played in self.kept.items()}
         return {"state": self.progress.note(), "calibrations": calibrations_by_phase(self.policy)} | rows

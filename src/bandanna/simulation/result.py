@@ -119,6 +119,7 @@ class Result:
 
     @property
     def n_seeds(self) -> int:
+        """The number of independent runs."""
         return len(self.seeds)
 
     @property
@@ -128,6 +129,7 @@ class Result:
 
     @property
     def final_regret(self) -> Floats:
+        """The regret at the horizon, (S,)."""
         return self.regret[:, -1]
 
     def mean(self) -> Floats:
@@ -213,6 +215,7 @@ class Result:
         return f"{self.describe()}.\n{promise}"
 
     def describe(self) -> str:
+        """Return the numbers at the horizon in one line."""
         spread = "" if self.n_seeds == 1 else f" ± {format_axis_number(float(self.stderr()[-1]))}"
         seeds = "one seed" if self.n_seeds == 1 else f"mean ± standard error of {self.n_seeds:,} seeds"
         clipped = int(np.sum(self.clipped))
@@ -266,6 +269,7 @@ class Result:
         return make_frame(self.columns(rounds=rounds), kind, f"to_frame(kind={kind!r})")
 
     def columns(self, *, rounds: str = "all") -> dict[str, list[Any]]:
+        """Return the columns of `to_frame` as lists."""
         last = validation.one_of("rounds", rounds, ("all", "last")) == "last"
         marks = [self.horizon] if last else self.checkpoints.tolist()
         rows = self.n_seeds * len(marks)

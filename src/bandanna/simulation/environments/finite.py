@@ -122,6 +122,7 @@ class ClippedGaussian(Levels):
 
     @property
     def step(self) -> float:
+        """The distance between two values."""
         return (self.high - self.low) / (self.levels - 1)
 
     @cached_property

@@ -103,6 +103,7 @@ class PublishedGLM(Environment):
 
     @cached_property
     def theta(self) -> Floats:
+        """The true parameter, (d,)."""
         u = np.random.default_rng(self.instance).uniform(-1, 1, self.dim)
         return np.asarray(self.norm * u / np.linalg.norm(u))
 

@@ -415,4 +415,5 @@ class PublishedLinear(Environment):
         return FixedArms(environment=self, streams=streams, theta=scale * theta, arms=arms / scale)
 
     def normals(self, streams: Streams) -> tuple[Floats, Floats]:
+        """Draw normal vectors in the directions of v and u."""
         return streams.normal("instance", (self.dim - 1,)), streams.normal("arms", (self.n_arms, self.dim - 1))

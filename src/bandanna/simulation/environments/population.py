@@ -81,6 +81,7 @@ class Population(Environment):
 
     @property
     def bound(self) -> float:
+        """B, the largest local reward."""
         assert isinstance(self.reward, TwoPoint)
         return self.reward.high
 
@@ -116,6 +117,7 @@ class PopulationWorld(World):
         return self.contexts(0, 1)
 
     def global_means(self) -> Floats:
+        """Return <theta*, x>, (S, K)."""
         return np.asarray((self.arms @ self.theta[..., None])[..., 0])
 
     def clients(self, index: int, arms: Floats, plays: Ints, count: int, *, each: bool = False) -> ClientBlocks:
