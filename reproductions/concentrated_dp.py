@@ -204,7 +204,7 @@ def curves(
 ) -> list[Curve]:
     """Curves of one problem; of a single seed, contexts are drawn once for all of them."""
     env = problem(setting, variant, None, horizon)[1]
-    shared = RememberedContexts(dim=env.dim, n_arms=env.n_arms, reward=env.reward, of=env, rounds=horizon)
+    shared = RememberedContexts(dim=env.dim, n_arms=env.n_arms, reward=env.reward, source=env, rounds=horizon)
     world = shared if setting == "contextual" and n_seeds == 1 and horizon <= REMEMBERED else None
     given: dict[str, Any] = {
         "setting": setting,

@@ -85,13 +85,13 @@ class RememberedClients(ClientBlocks):
 
 @dataclass(frozen=True, kw_only=True)
 class RememberedContexts(Environment):
-    """The worlds of `of`, for at most `rounds` rounds, with contexts and means kept for the seeds that began last.
+    """The worlds of `source`, for at most `rounds` rounds, with contexts and means kept for the seeds that began last.
 
     A stream is read as one long sequence: drawn at once or part by part, contexts are the same. Rewards, which depend
     on what is played, are drawn anew by every world.
     """
 
-    of: Environment
+    source: Environment
     rounds: int
     _kept: dict[tuple[int, ...], tuple[Floats, Floats]] = field(default_factory=dict, init=False, compare=False)
 
@@ -103,7 +103,7 @@ class RememberedContexts(Environment):
         """Contexts (S, rounds, K, d) and means (S, rounds, K)."""
         if seeds not in self._kept:
             self._kept.clear()
-            world = self.of.begin(Streams(seeds))
+            world = self.source.begin(Streams(seeds))
             contexts = world.contexts(0, self.rounds)
             self._kept[seeds] = contexts, world.means(contexts)
         return self._kept[seeds]

@@ -376,8 +376,8 @@ def read_available_memory() -> int:
         return _UNKNOWN
 
 
-def check_memory(argument: str, value: Any, needed: int, *, of: str) -> None:
+def check_memory(argument: str, value: Any, needed: int, *, content: str) -> None:
     """Refuse an argument whose consequences would not fit into memory, before they are tried."""
     if needed > (room := read_available_memory()):
-        hint = f"It needs {needed / 1e9:,.1f} GB of memory for {of}, and there are {room / 1e9:,.1f} GB"
+        hint = f"It needs {needed / 1e9:,.1f} GB of memory for {content}, and there are {room / 1e9:,.1f} GB"
         raise InvalidArgument(argument, value, "smaller", hint)

@@ -119,7 +119,9 @@ def check_batch_memory(policy: Policy[Any]) -> None:
     if isinstance(policy, RunningSumPolicy):
         most, numbers = max(next(policy._iterate_phases())._channel.sizes.counts()), policy._domain.dim
         needed = 24 * most * numbers  # as reports, as messages, as what is added
-        validation.check_memory("batch", most, needed, of=f"reports of {most:,} users with {numbers:,} numbers each")
+        validation.check_memory(
+            "batch", most, needed, content=f"reports of {most:,} users with {numbers:,} numbers each"
+        )
 
 
 def _is_within_budget(stated: Guarantee, budget: Budget) -> bool:

@@ -100,12 +100,12 @@ _MISSING = ("", "NA", "NaN", "nan")
 
 
 def read_csv_columns(
-    content: bytes, wanted: tuple[str, ...], of: str, *, texts: tuple[str, ...] = ()
+    content: bytes, wanted: tuple[str, ...], file: str, *, texts: tuple[str, ...] = ()
 ) -> dict[str, NDArray[Any]]:
     """Read the wanted columns of a CSV file with a header.
 
     A column is numbers, NaN where one is missing; a column in `texts` stays as texts unless all entries are numbers.
-    `of` names the file in errors.
+    `file` names the file in errors.
     """
     table: list[list[str]] | None = None
     with suppress(UnicodeDecodeError, csv.Error):  # which hold the file
@@ -113,19 +113,19 @@ def read_csv_columns(
         header = next(rows, [])
         table = [row for row in rows if row]
     if table is None:
-        raise BandannaError(f"{of} is not a CSV file in UTF-8")
+        raise BandannaError(f"{file} is not a CSV file in UTF-8")
     for name in wanted:
         if name not in header:
             hint = suggest_column(name, header) or "Check that it is the right file."
-            raise BandannaError(f"{of} has no column {name!r}. {hint}")
+            raise BandannaError(f"{file} has no column {name!r}. {hint}")
     places = [header.index(name) for name in wanted]
     short = next((number for number, row in enumerate(table, start=2) if len(row) < len(header)), None)
     if short is not None or not table:
         where = "it has no rows" if short is None else f"line {short} is too short"
-        raise BandannaError(f"{of} is cut off: {where}")
+        raise BandannaError(f"{file} is cut off: {where}")
     columns = {name: [row[place] for row in table] for name, place in zip(wanted, places, strict=True)}
     return {
-        name: _texts(entries) if name in texts else _numbers(entries, f"column {name!r} of {of}")
+        name: _texts(entries) if name in texts else _numbers(entries, f"column {name!r} of {file}")
         for name, entries in columns.items()
     }
 
@@ -136,7 +136,7 @@ def _texts(entries: list[str]) -> NDArray[Any]:
     return np.array(entries, dtype=object)
 
 
-def _numbers(entries: list[str], of: str) -> NDArray[Any]:
+def _numbers(entries: list[str], file: str) -> NDArray[Any]:
     numbers = np.full(len(entries), np.nan)
     for place, entry in enumerate(entries):
         fine = entry in _MISSING
@@ -144,20 +144,20 @@ def _numbers(entries: list[str], of: str) -> NDArray[Any]:
             numbers[place] = np.nan if fine else float(entry)
             fine = True
         if not fine:
-            raise BandannaError(f"{of} has no number in line {place + 2}")
+            raise BandannaError(f"{file} has no number in line {place + 2}")
     return numbers
 
 
-def read_jsonl_rows(content: bytes, of: str) -> list[dict[str, Any]]:
+def read_jsonl_rows(content: bytes, file: str) -> list[dict[str, Any]]:
     """Read JSON lines, an object in each."""
     rows = []
     for number, line in enumerate(content.split(b"\n"), start=1):
         try:
             rows += [json.loads(line)] if line.strip() else []
         except ValueError:  # which holds the line
-            raise_without_context(BandannaError(f"{of} is not a file of JSON lines: line {number} is none"))
+            raise_without_context(BandannaError(f"{file} is not a file of JSON lines: line {number} is none"))
     if not rows or not all(isinstance(row, dict) for row in rows):
-        raise BandannaError(f"{of} has lines that are no objects, or none")
+        raise BandannaError(f"{file} has lines that are no objects, or none")
     return rows
 
 

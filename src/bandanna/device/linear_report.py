@@ -162,7 +162,7 @@ class LinearReport(RegressionReport):
         object.__setattr__(self, "features", d)
         validation.set_validated(self, check_domain_size, "reward_bound")
         dim = d + d * (d + 1) // 2
-        check_memory("features", d, 56 * dim, of=f"tables of {dim:,} coordinates")  # bounds, scales, places
+        check_memory("features", d, 56 * dim, content=f"tables of {dim:,} coordinates")  # bounds, scales, places
         object.__setattr__(self, "dim", dim)
 
     @property

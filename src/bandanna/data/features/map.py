@@ -446,7 +446,7 @@ class Map:
 
     def _mapped(self, table: RecordTable) -> Mapped:
         needed = 8 * table.rows * (self.dim + self.inputs)
-        check_memory("records", f"{table.rows:,} rows", needed, of=f"{self.dim:,} features of each")
+        check_memory("records", f"{table.rows:,} rows", needed, content=f"{self.dim:,} features of each")
         x = np.zeros((table.rows, self.inputs))
         counts, begin = {}, 0
         for column in self.columns:
@@ -641,7 +641,7 @@ def fit_privately(
     bins = validation.integer("bins", bins, least=2, most=_MOST_BINS)
     table = read_records(records, [each.name for each in limits])
     domain = CellCountDomain(columns=len(limits), cells=bins + 1)
-    check_memory("records", f"{table.rows:,} rows", 24 * table.rows * domain.dim, of="their reports")
+    check_memory("records", f"{table.rows:,} rows", 24 * table.rows * domain.dim, content="their reports")
     if not table.rows:
         raise InvalidArgument("records", ValueSummary("no rows"), "records of at least one user")
     places = np.stack([_cell_numbers(to_numbers(table.columns[each.name]), each, bins) for each in limits], axis=1)  # type: ignore[arg-type]

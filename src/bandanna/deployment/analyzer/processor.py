@@ -444,7 +444,11 @@ class BatchProcessor:
         for place, text in enumerate(texts):
             rows.execute("insert into answers values (?, ?, ?)", epoch, place, text)
         after = self._settled(after)
-        return outcome, after, self._publish(rows, after, texts, outcome=outcome, of=(epoch, round_), digests=digests)
+        return (
+            outcome,
+            after,
+            self._publish(rows, after, texts, outcome=outcome, round_key=(epoch, round_), digests=digests),
+        )
 
     def _from_rows(
         self, rows: Transaction, ledger: Ledger | None, shares: Sequence[Share], data: bytes
@@ -505,7 +509,7 @@ class BatchProcessor:
         """Publish that the budget refuses: nothing more is released."""
         with self._database.transaction() as rows:
             after = replace(self.progress, status=EXHAUSTED)
-            return EXHAUSTED, after, self._publish(rows, after, (), outcome=EXHAUSTED, of=(epoch, round_))
+            return EXHAUSTED, after, self._publish(rows, after, (), outcome=EXHAUSTED, round_key=(epoch, round_))
 
     def _ledger(self, rows: Transaction) -> Ledger | None:
         privacy = self.policy.privacy
@@ -565,7 +569,7 @@ class BatchProcessor:
         answers: Sequence[str],
         *,
         outcome: str,
-        of: tuple[int, int] = (0, 0),
+        round_key: tuple[int, int] = (0, 0),
         digests: dict[str, str] | None = None,
     ) -> ServedPublication:
         """Write the progress, and the publication that follows from it, signed and chained to the one before."""
@@ -586,7 +590,9 @@ class BatchProcessor:
             "helper": self._seal_key,
             "spent": spent if spent is not None and math.isfinite(spent) else None,  # infinite for zCDP at delta 0
         }
-        return publication.append_publication(rows, document, self._sign, outcome=outcome, of=of, digests=digests or {})
+        return publication.append_publication(
+            rows, document, self._sign, outcome=outcome, round_key=round_key, digests=digests or {}
+        )
 
     def receipt(self, epoch: int, round_: int) -> bytes:
         """Return a signed receipt for mixers: a round was released, burned or refused, and in which publication."""

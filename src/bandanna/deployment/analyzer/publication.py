@@ -102,12 +102,12 @@ def append_publication(
     sign: Signer,
     *,
     outcome: str,
-    of: tuple[int, int],
+    round_key: tuple[int, int],
     digests: dict[str, str],
 ) -> ServedPublication:
     """Sign a publication and append it to the chain, in the caller's transaction.
 
-    `of` is the epoch and round that it follows from; `digests` are those of its shares.
+    `round_key` is the epoch and the round that it follows from; `digests` are those of its shares.
     """
     last = rows.execute("select number, chain from releases order by number desc limit 1")
     number, previous = (last[0][0] + 1, last[0][1]) if last else (0, "")
@@ -122,7 +122,7 @@ def append_publication(
     )
     rows.execute(
         "insert into releases values (?, ?, ?, ?, ?, ?, ?, ?, ?, null)",
-        number, *of, outcome, content.decode(), made.signature, made.chain, dumps(digests).decode(), entries,
+        number, *round_key, outcome, content.decode(), made.signature, made.chain, dumps(digests).decode(), entries,
     )  # fmt: skip
     return made
 
