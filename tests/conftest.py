@@ -58,7 +58,7 @@ def pytest_collection_finish() -> None:
 def _repeats_others(item: pytest.Item) -> bool:
     """Return whether `often` does not select this case."""
     for mark in item.iter_markers("often"):
-        chosen, values = mark.kwargs["of"], item.callspec.params  # type: ignore[attr-defined]
+        chosen, values = mark.kwargs["when"], item.callspec.params  # type: ignore[attr-defined]
         if not chosen(**{name: values[name] for name in inspect.signature(chosen).parameters}):
             return True
     return False

@@ -105,7 +105,7 @@ def as_in_a_simulation(agent: Agent, streams: Streams, monkeypatch: pytest.Monke
     monkeypatch.setattr(episodes, "NumberedRandomness", lambda seed, number: StreamRandomness(streams).of(0))
 
 
-@pytest.mark.often(of=lambda name: name not in REPEATED)
+@pytest.mark.often(when=lambda name: name not in REPEATED)
 @pytest.mark.parametrize("name", [*NAMES, *(case.key for case in UNNAMED)])
 def test_simulator_and_agent_learn_alike(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     policy, rounds = made(name), ROUNDS.get(name, 100)
@@ -187,7 +187,7 @@ def asked(world: Any, episode: AssignedArms, left: int) -> dict[int, list[float]
     return {int(arm): averages[:, place].tolist() for place, arm in enumerate(episode.arms)}
 
 
-@pytest.mark.often(of=lambda name, every: name not in REPEATED and every == 15)
+@pytest.mark.often(when=lambda name, every: name not in REPEATED and every == 15)
 @pytest.mark.parametrize("every", [15, 7])
 @pytest.mark.parametrize("name", RUNS)
 def test_saved_and_loaded_it_goes_on(name: str, every: int, tmp_path: Path) -> None:

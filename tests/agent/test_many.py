@@ -390,7 +390,7 @@ def play(agent: Agent, until: int) -> None:
             agent.observe(decision.id, float(number % 3 == 0))
 
 
-@pytest.mark.often(of=lambda name, commits: commits in (1, 3) or (name == "GLM-JDP" and commits == 2))
+@pytest.mark.often(when=lambda name, commits: commits in (1, 3) or (name == "GLM-JDP" and commits == 2))
 @each
 @pytest.mark.parametrize("commits", [1, 2, 3, 5])
 def test_after_a_crash_between_two_answers_the_written_ones_are_used(

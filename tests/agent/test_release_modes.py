@@ -409,7 +409,7 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("disk")
-@pytest.mark.often(of=lambda name, saved: saved == (name not in ("local", "none")))
+@pytest.mark.often(when=lambda name, saved: saved == (name not in ("local", "none")))
 @pytest.mark.parametrize("saved", [False, True])
 @pytest.mark.parametrize(("name", "first"), [(name, place) for place, name in enumerate(POLICIES, start=1)])
 def test_an_agent_goes_on_after_an_interrupt_at_any_line(name: str, first: int, saved: bool, tmp_path: Path) -> None:
@@ -429,7 +429,7 @@ OFTEN = {("local", "after"), ("shuffle", "gone")}
 
 
 @pytest.mark.usefixtures("disk")
-@pytest.mark.often(of=lambda name, how: name == "central" or (name, how) in OFTEN)
+@pytest.mark.often(when=lambda name, how: name == "central" or (name, how) in OFTEN)
 @pytest.mark.parametrize("how", ["before", "after", "gone"])
 @pytest.mark.parametrize(("name", "journals"), [("central", 1), ("local", 1), ("shuffle", 2), ("concurrent", 2)])
 def test_an_agent_goes_on_after_a_failing_statement_and_names_the_cause(

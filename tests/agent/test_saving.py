@@ -86,7 +86,7 @@ def same(one: Any, other: Any) -> bool:
 # Without loss
 
 
-@pytest.mark.often(of=lambda name, grace: grace == 6 or name in ("central-blt", "shuffle"))
+@pytest.mark.often(when=lambda name, grace: grace == 6 or name in ("central-blt", "shuffle"))
 @each
 @pytest.mark.parametrize("grace", [0, 6])
 def test_an_interrupted_run_is_an_uninterrupted_one(name: str, grace: int, tmp_path: Path) -> None:

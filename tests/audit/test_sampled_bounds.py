@@ -76,7 +76,7 @@ def test_right_guesses_of_two_kinds_are_bounded_too(right: int, failure: float, 
 
 
 @pytest.mark.parametrize(("width", "scored"), [(1, True), (1, False), (4, False)])
-@pytest.mark.often(of=lambda width, scored: scored == (width == 1))
+@pytest.mark.often(when=lambda width, scored: scored == (width == 1))
 def test_a_true_claim_is_refuted_as_rarely_as_is_said(width: int, scored: bool) -> None:
     """Of 300 audits 24 or fewer, which a rate of 5 % exceeds with probability below 1 %."""
     audits = (

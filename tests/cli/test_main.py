@@ -292,7 +292,7 @@ TURNS = [
 
 @pytest.mark.parametrize("module", SERVE_MODULES)
 @pytest.mark.parametrize("command", COMMANDS)
-@pytest.mark.often(of=lambda command, module: (command, module) in TURNS)
+@pytest.mark.often(when=lambda command, module: (command, module) in TURNS)
 def test_the_extra_serve_is_enough_for_deployments(
     command: str, module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -81,7 +81,7 @@ def stream(domain: bd.device.Domain, users: int = USERS) -> Floats:
     return rng.random(users)
 
 
-@pytest.mark.often(of=lambda domain: isinstance(domain, bd.device.Bits | bd.device.SymmetricMatrix))
+@pytest.mark.often(when=lambda domain: isinstance(domain, bd.device.Bits | bd.device.SymmetricMatrix))
 @each_domain
 @each_model
 def test_errors_are_the_predicted_ones(privacy: bd.protocols.Privacy, domain: bd.device.Domain) -> None:
@@ -110,7 +110,7 @@ def _has_its_own_code(privacy: bd.protocols.Privacy, domain: bd.device.Domain) -
     return name not in OTHER_NUMBERS and (isinstance(domain, bd.device.Bits) or name == other[type(domain)])
 
 
-@pytest.mark.often(of=_has_its_own_code)
+@pytest.mark.often(when=_has_its_own_code)
 @each_domain
 @each_model
 def test_one_by_one_has_the_law_of_the_whole(privacy: bd.protocols.Privacy, domain: bd.device.Domain) -> None:

@@ -67,7 +67,7 @@ def entries(save: Path) -> list[Any]:
     return SQLiteStore(f"{save}.journal", create=False, encoding=ENCODING).entries()
 
 
-@pytest.mark.often(of=lambda name, named: named or name in ("none", "blt"))
+@pytest.mark.often(when=lambda name, named: named or name in ("none", "blt"))
 @each
 @pytest.mark.parametrize("named", [False, True])
 def test_an_interrupted_run_is_an_uninterrupted_one(name: str, named: bool, tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_a_killed_process_continues_from_its_last_save(name: str, tmp_path: Path
     goes_on(counter, name)
 
 
-@pytest.mark.often(of=lambda name: name in ("blt", "concurrent"))
+@pytest.mark.often(when=lambda name: name in ("blt", "concurrent"))
 @pytest.mark.parametrize("name", ["none", "blt", "tree", "concurrent"])
 def test_a_process_killed_at_any_line_continues(name: str, tmp_path: Path) -> None:
     expected, values, save = sums(counter_of(name), stream(name)), stream(name), tmp_path / "counter"

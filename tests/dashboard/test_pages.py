@@ -242,7 +242,7 @@ def harmless(text: str) -> bool:
     )
 
 
-often = pytest.mark.often(of=lambda text: PAYLOADS.index(text) % 3 == 0)  # all are escaped by one function, below
+often = pytest.mark.often(when=lambda text: PAYLOADS.index(text) % 3 == 0)  # all are escaped by one function, below
 
 
 TEMPLATE = """<html><body>

@@ -37,7 +37,7 @@ def distance(parameters: Floats, domain: LinearReport) -> float:
     return float(np.linalg.norm(first - second))
 
 
-@pytest.mark.often(of=lambda features, reward_bound: (features, reward_bound) in OFTEN)
+@pytest.mark.often(when=lambda features, reward_bound: (features, reward_bound) in OFTEN)
 @pytest.mark.parametrize("features", [1, 2, 3])
 @pytest.mark.parametrize("reward_bound", [1.0, 0.2, 1.2, math.sqrt(2), 3.0])
 def test_sensitivity_is_the_worst_pair(features: int, reward_bound: float) -> None:

@@ -194,7 +194,7 @@ def test_exponentials_are_confined(x: Fraction, places: int) -> None:
 
 @pytest.mark.parametrize("power", POWERS)
 @pytest.mark.parametrize("scale", [1e-300, 0.3, 1.0, 4.0, 7.9, 16.0, 31.99])
-@pytest.mark.often(of=lambda power, scale: scale != (16.0 if power == GAUSSIAN else 31.99))
+@pytest.mark.often(when=lambda power, scale: scale != (16.0 if power == GAUSSIAN else 31.99))
 def test_columns_are_drawn_by_their_distribution_function(power: int, scale: float) -> None:
     found = {bits: samplers.bound_columns(power, scale, bits) for bits in (9, 63, 127)}
     longest = max(len(up) for _, _, up in found.values())

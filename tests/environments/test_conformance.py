@@ -271,7 +271,7 @@ def test_environments_are_equal_hashable_and_picklable_by_value(name: str) -> No
     assert replace(other, reward=env.reward) == env
 
 
-@pytest.mark.often(of=lambda name: ("," not in name and "dimension" not in name) or name == "arrays, fixed")
+@pytest.mark.often(when=lambda name: ("," not in name and "dimension" not in name) or name == "arrays, fixed")
 @each_worlds
 def test_sums_of_rewards_have_the_law_of_rewards(name: str) -> None:
     world = ENVIRONMENTS[name]().begin(Streams(range(600)))

@@ -305,7 +305,7 @@ def test_worlds_of_signed_means_refuse_laws_that_cannot_have_them(kind: Any) -> 
 # glm
 
 
-@pytest.mark.often(of=lambda kappa: kappa in (18.39, 33.76))  # of both links, and both dimensions
+@pytest.mark.often(when=lambda kappa: kappa in (18.39, 33.76))  # of both links, and both dimensions
 @pytest.mark.parametrize(
     ("link", "dim", "norm", "rounds", "kappa"),
     [

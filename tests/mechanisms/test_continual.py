@@ -183,7 +183,7 @@ def test_estimates_without_noise_are_the_prefix_sums(name: str, buffers: int) ->
 
 
 @pytest.mark.parametrize("horizon", [5000, 20_000])
-@pytest.mark.often(of=lambda horizon: horizon == 5000)
+@pytest.mark.often(when=lambda horizon: horizon == 5000)
 def test_rounding_errors_do_not_add_up_over_the_horizon(horizon: int) -> None:
     blt = BLT.optimal(horizon=horizon)
     mechanism = ContinualGaussian(factorisation=blt, std=1.0, sensitivity=1.0)

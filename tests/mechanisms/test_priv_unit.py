@@ -112,7 +112,7 @@ def inside_of(event: CapEvent, points: Ints, angles: Floats) -> NDArray[np.bool_
 
 @pytest.mark.parametrize("steps", [8, 32, 16])
 @pytest.mark.parametrize("cosine", [0.3, 0.8])
-@pytest.mark.often(of=lambda steps: steps == 8)
+@pytest.mark.often(when=lambda steps: steps == 8)
 def test_coarse_candidates_are_priced_exactly_enough(steps: int, cosine: float) -> None:
     event = CapEvent(cosine=cosine, chance=0.9, candidates=3, dim=2, steps=steps)
     points, weights = rounded(steps)
@@ -254,7 +254,7 @@ def test_candidates_stay_within_reach() -> None:
 
 @pytest.mark.parametrize("dim", [2, 7])
 @pytest.mark.parametrize("length", [0.0, 0.5, 1.0])
-@pytest.mark.often(of=lambda length, dim: (length == 0.5) == (dim == 7))
+@pytest.mark.often(when=lambda length, dim: (length == 0.5) == (dim == 7))
 def test_estimates_are_unbiased_with_the_stated_variance(dim: int, length: float) -> None:
     mechanism = PrivUnit.calibrate(dim=dim, epsilon=1.5)
     draws = 200_000 if length == 1.0 else 60_000  # 1 % is 6 standard errors, or more than 25

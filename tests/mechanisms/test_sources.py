@@ -61,7 +61,7 @@ def discrete_laplace(scale: float) -> Callable[[NDArray[Any]], NDArray[Any]]:
 
 @pytest.mark.parametrize("std", [0.6, 1.0, 3.3, 250.0])
 @pytest.mark.parametrize("kind", ["fast", "secure"])
-@pytest.mark.often(of=lambda kind, std: std in {"fast": (0.6, 250.0), "secure": (1.0, 250.0)}[kind])
+@pytest.mark.often(when=lambda kind, std: std in {"fast": (0.6, 250.0), "secure": (1.0, 250.0)}[kind])
 def test_discrete_gaussian_has_its_law(kind: str, std: float) -> None:
     draws = make(kind).discrete_gaussian(std=std, size=DRAWS[kind])
     assert draws.dtype == np.int64
@@ -71,7 +71,7 @@ def test_discrete_gaussian_has_its_law(kind: str, std: float) -> None:
 
 @pytest.mark.parametrize("scale", [0.5, 2.0, 100.0])
 @pytest.mark.parametrize("kind", ["fast", "secure"])
-@pytest.mark.often(of=lambda kind, scale: scale in {"fast": (0.5, 100.0), "secure": (2.0, 100.0)}[kind])
+@pytest.mark.often(when=lambda kind, scale: scale in {"fast": (0.5, 100.0), "secure": (2.0, 100.0)}[kind])
 def test_discrete_laplace_has_its_law(kind: str, scale: float) -> None:
     n, alarm = 3 * DRAWS[kind] // 2, ALARM[kind]  # the laws of scales 1 and 0.8 are closer than those of Gaussians
     draws = make(kind).discrete_laplace(scale=scale, size=n)
@@ -103,7 +103,7 @@ def test_wide_noise_has_no_lattice(kind: str, law: str) -> None:
     ],
 )
 @pytest.mark.parametrize("kind", ["fast", "secure"])
-@pytest.mark.often(of=lambda kind, trials: kind == "secure" or trials < 10**8)
+@pytest.mark.often(when=lambda kind, trials: kind == "secure" or trials < 10**8)
 def test_binomial_has_its_law(kind: str, trials: int, probability: float) -> None:
     draws = make(kind).binomial(trials=trials, probability=probability, size=DRAWS[kind])
     assert draws.dtype == np.int64

@@ -234,7 +234,7 @@ def test_a_mean_without_spread_is_a_point() -> None:
 
 @pytest.mark.parametrize("privacy", [None, CENTRAL], ids=["none", "central"])
 @pytest.mark.parametrize("name", SMALL)
-@pytest.mark.often(of=lambda name, privacy: (privacy is None) == (name in SMALL[1::2]))
+@pytest.mark.often(when=lambda name, privacy: (privacy is None) == (name in SMALL[1::2]))
 def test_intervals_cover(name: str, privacy: bd.protocols.Privacy | None) -> None:
     """Of 400 intervals for 95 % fewer than 90 or more than 99 % hold the truth (false alarm 3e-5 at 95 %)."""
     assert 0.90 <= covered(name, privacy, 400) <= 0.99
@@ -308,7 +308,7 @@ def missed(level: float, laplace: bool) -> Floats:
 
 @pytest.mark.parametrize("level", [0.8, 0.95, 0.99])
 @pytest.mark.parametrize("laplace", [False, True], ids=["normal", "laplace"])
-@pytest.mark.often(of=lambda level: level == 0.95)
+@pytest.mark.often(when=lambda level: level == 0.95)
 def test_a_released_variance_keeps_the_level(level: float, laplace: bool) -> None:
     assert np.all(missed(level, laplace) <= (1 - level) * 1.005)
 

@@ -105,7 +105,7 @@ def spread(trust: bd.protocols.Privacy, draws: int, path: str) -> tuple[float, f
 
 @pytest.mark.parametrize("name", TRUSTS)
 @pytest.mark.parametrize("path", ["law", "messages"])
-@pytest.mark.often(of=lambda name, path: path == "messages" or name == "central")
+@pytest.mark.often(when=lambda name, path: path == "messages" or name == "central")
 def test_the_noise_that_is_stated_is_drawn(name: str, path: str) -> None:
     """Estimates vary by less noise than is stated, or by more than 30 % more (false alarm 1e-6).
 
@@ -200,7 +200,7 @@ def test_many_arms_cost_no_more_than_one() -> None:
 
 
 @pytest.mark.parametrize("privacy", [None, CENTRAL], ids=["none", "central"])
-@pytest.mark.often(of=lambda privacy: privacy is not None)
+@pytest.mark.often(when=lambda privacy: privacy is not None)
 def test_differences_are_covered(privacy: bd.protocols.Privacy | None) -> None:
     """Intervals for a difference of arms hold it in fewer than 90 % of 300 runs, or in all (false alarm 1e-4)."""
     hits = 0

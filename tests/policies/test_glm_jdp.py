@@ -183,7 +183,7 @@ def test_regret_falls_with_epsilon(rounds: int, epsilons: tuple[float, ...]) -> 
     assert regrets == sorted(regrets, reverse=True)
 
 
-@pytest.mark.often(of=lambda preset, link: link == "logistic" or preset == "tuned")
+@pytest.mark.often(when=lambda preset, link: link == "logistic" or preset == "tuned")
 @pytest.mark.parametrize("preset", ["tuned", "greedy", "paper"])
 @pytest.mark.parametrize("link", ["logistic", "linear"])
 def test_equal_arms_and_certain_rewards_give_no_nan_and_no_warning(preset: str, link: str) -> None:

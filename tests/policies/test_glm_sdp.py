@@ -184,7 +184,7 @@ def test_values_out_of_range_are_clipped_and_counted() -> None:
         assert np.all(simulate(policy, env, n_seeds=2).clipped > 0)
 
 
-@pytest.mark.often(of=lambda horizon: horizon != 1500)
+@pytest.mark.often(when=lambda horizon: horizon != 1500)
 @pytest.mark.parametrize("horizon", [300, 1500, 3000])
 def test_the_shuffler_s_view_is_that_of_the_least_protected_batch(horizon: int) -> None:
     policy = policy_of(horizon=horizon, warmup=20, steps=3, privacy=shuffle(epsilon=3.0, delta=1e-5))

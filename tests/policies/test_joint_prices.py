@@ -85,7 +85,7 @@ def oful(share: float, **more: Any) -> tuple[OFULJDP, Callable[[Person, Person],
     return policy, cost
 
 
-@pytest.mark.often(of=lambda share: share in (0.1, 0.5))  # on both sides of 1/5
+@pytest.mark.often(when=lambda share: share in (0.1, 0.5))  # on both sides of 1/5
 @pytest.mark.parametrize("share", SHARES)
 def test_no_user_of_adac_oful_costs_more_than_the_budget_and_the_worst_costs_all(share: float) -> None:
     policy, cost = oful(share)
@@ -126,7 +126,7 @@ def glm_cost(
     return total
 
 
-@pytest.mark.often(of=lambda share: share in (0.1, 0.5))  # on both sides of 1/5
+@pytest.mark.often(when=lambda share: share in (0.1, 0.5))  # on both sides of 1/5
 @pytest.mark.parametrize("share", SHARES)
 def test_no_user_of_glm_jdp_costs_more_than_the_budget_and_the_worst_costs_all(share: float) -> None:
     policy, rng = glm(share), np.random.default_rng(0)
@@ -418,7 +418,7 @@ def far(policy: GLMJDP) -> Record:
     return played(policy, world(FAR, 1.0))
 
 
-@pytest.mark.often(of=lambda policy, life: life == "explored in one" or (policy and life == "explored in both"))
+@pytest.mark.often(when=lambda policy, life: life == "explored in one" or (policy and life == "explored in both"))
 @pytest.mark.parametrize("life", list(LIVES))
 def test_only_the_replaced_user_can_be_seen_and_by_no_more_than_the_price(
     policy: GLMJDP, far: Record, life: str

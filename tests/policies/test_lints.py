@@ -45,7 +45,7 @@ class Watched(LinTS):
 LEARNED: list[Posterior] = []
 
 
-@pytest.mark.often(of=lambda privacy, epsilon, fixed: fixed == (epsilon == 1.0) == (privacy is bd.shuffle))
+@pytest.mark.often(when=lambda privacy, epsilon, fixed: fixed == (epsilon == 1.0) == (privacy is bd.shuffle))
 @pytest.mark.parametrize("fixed", [False, True], ids=["fresh", "fixed"])
 @pytest.mark.parametrize("epsilon", [0.1, 1.0])
 @pytest.mark.parametrize("privacy", [bd.shuffle, bd.central], ids=["shuffle", "central"])
@@ -177,7 +177,7 @@ def test_replayed_decisions_have_their_propensities() -> None:
     assert stats.chisquare(observed, 4000 * expected / expected.sum()).pvalue > 1e-4
 
 
-@pytest.mark.often(of=lambda privacy, reward: isinstance(reward, worlds.Bounded) == (privacy.model == "central"))
+@pytest.mark.often(when=lambda privacy, reward: isinstance(reward, worlds.Bounded) == (privacy.model == "central"))
 @pytest.mark.parametrize("reward", [worlds.Bernoulli(), worlds.Bounded(width=0.3)], ids=["bits", "graded"])
 @pytest.mark.parametrize("privacy", [bd.none(), bd.shuffle(**DP), bd.central(**DP)], ids=["none", "shuffle", "central"])
 def test_arms_that_stay_are_played_in_law(privacy: Any, reward: Any) -> None:

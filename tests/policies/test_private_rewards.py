@@ -176,7 +176,7 @@ def misses(model: str, *, intercept: bool) -> float:
     return float(np.mean(found))
 
 
-@pytest.mark.often(of=lambda model, intercept: intercept == (model != "central"))
+@pytest.mark.often(when=lambda model, intercept: intercept == (model != "central"))
 @pytest.mark.parametrize("intercept", [False, True])
 @pytest.mark.parametrize("model", PRIVATE)
 def test_the_posterior_is_calibrated(model: str, intercept: bool) -> None:

@@ -20,7 +20,7 @@ BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5}
 GROWING = geometric(first=50, ratio=2)
 
 
-@pytest.mark.often(of=lambda horizon: horizon == 300)
+@pytest.mark.often(when=lambda horizon: horizon == 300)
 @pytest.mark.parametrize("protocol", ["binomial", "gaussian"])
 @pytest.mark.parametrize("horizon", [300, 4000])
 def test_what_the_shuffler_learns_from_the_least_protected_batch(protocol: str, horizon: int) -> None:
@@ -43,7 +43,7 @@ def test_nothing_is_stated_against_the_shuffler_where_nothing_is_computed() -> N
     assert twice.shuffler is None
 
 
-@pytest.mark.often(of=lambda protocol, batch: protocol == "binomial" or batch == 20)
+@pytest.mark.often(when=lambda protocol, batch: protocol == "binomial" or batch == 20)
 @pytest.mark.parametrize("batch", [None, GROWING, 20])
 @pytest.mark.parametrize("protocol", ["binomial", "gaussian"])
 def test_a_later_phase_shows_the_shuffler_no_more_than_is_stated(protocol: str, batch: Any) -> None:
@@ -111,7 +111,7 @@ def _at_an_end(privacy: Privacy) -> bool:
     return size not in ((0.2, 0.1), (10.0, 1e-5))
 
 
-@pytest.mark.often(of=_at_an_end)
+@pytest.mark.often(when=_at_an_end)
 @pytest.mark.parametrize("privacy", PHASED, ids=str)
 def test_every_phase_keeps_the_promise(privacy: Privacy) -> None:
     promised = compute_promised_guarantee(privacy, most_actions=40, most_clients=3000, bound=1.0)

@@ -160,7 +160,7 @@ def dropped(policy: Elimination | GOPE, gap: float, runs: int) -> float:
     return many / runs
 
 
-@pytest.mark.often(of=lambda budget, ends: (ends[0] == 0.0) == isinstance(budget, ZCDP))
+@pytest.mark.often(when=lambda budget, ends: (ends[0] == 0.0) == isinstance(budget, ZCDP))
 @pytest.mark.parametrize("ends", [(0.0, 1.0), (-3.0, 7.0)])
 @pytest.mark.parametrize("budget", [PureDP(epsilon=0.5), ZCDP(rho=0.125)])
 def test_the_noise_that_decides_in_dp_se_is_the_noise_that_is_priced(budget: Budget, ends: tuple[float, float]) -> None:
@@ -173,7 +173,7 @@ def test_the_noise_that_decides_in_dp_se_is_the_noise_that_is_priced(budget: Bud
     assert abs(dropped(policy, gap, runs) - chance) < SURE * math.sqrt(chance * (1 - chance) / runs)
 
 
-@pytest.mark.often(of=lambda noise, ends: (noise == "beginning") == (ends[1] == 1.0))
+@pytest.mark.often(when=lambda noise, ends: (noise == "beginning") == (ends[1] == 1.0))
 @pytest.mark.parametrize("noise", ["intermediate", "beginning"])
 @pytest.mark.parametrize("ends", [(-1.0, 1.0), (-6.0, 4.0)])
 def test_the_noise_that_decides_in_adac_gope_is_the_noise_that_is_priced(noise: str, ends: tuple[float, float]) -> None:

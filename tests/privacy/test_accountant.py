@@ -90,7 +90,7 @@ OFTEN = [(200, 1, 0.25), (200, 20, 0.5), (1000, 5, 0.5), (1000, 20, 0.25)]
 @pytest.mark.parametrize("probability", [0.5, 0.25])
 @pytest.mark.parametrize("shift", [1, 5, 20])
 @pytest.mark.parametrize("trials", [200, 1000])
-@pytest.mark.often(of=lambda trials, shift, probability: (trials, shift, probability) in OFTEN)
+@pytest.mark.often(when=lambda trials, shift, probability: (trials, shift, probability) in OFTEN)
 def test_integers_with_binomial_noise_cost_what_is_stated(trials: int, shift: int, probability: float) -> None:
     event = BinomialEvent(trials=trials, shift=shift, reach=shift, probability=probability, rounded=False)
     size = trials + shift + 2
@@ -111,7 +111,7 @@ VALUES = [(0.0, 3.5), (0.3, 6.8), (0.5, 20.5), (2.9, 3.2), (0.25, 11.0)]
 
 
 @pytest.mark.parametrize(("first", "second"), VALUES)
-@pytest.mark.often(of=lambda first, probability: first == 0.5 or first == (0.0 if probability == 0.5 else 2.9))
+@pytest.mark.often(when=lambda first, probability: first == 0.5 or first == (0.0 if probability == 0.5 else 2.9))
 @pytest.mark.parametrize("probability", [0.5, 0.25])
 def test_rounded_values_with_binomial_noise_cost_what_is_stated(
     first: float, second: float, probability: float

@@ -51,7 +51,7 @@ CASES = [(2, 0.5, 0.2), (2, 1.5, 1.0), (2, 0.5, 2.5), (3, 1.0, 0.2), (3, 1.0, 2.
     ("users", "mu", "local"),
     [(*case, local) for case in ((2, 0.5), (2, 1.5), (3, 1.0), (5, 1.0), (5, 0.4)) for local in (0.2, 1.0, 2.5)],
 )
-@pytest.mark.often(of=lambda users, mu, local: (users, mu, local) in CASES)
+@pytest.mark.often(when=lambda users, mu, local: (users, mu, local) in CASES)
 def test_shuffled_reports_reveal_no_more_than_the_theorem_says(users: int, mu: float, local: float) -> None:
     laws = coarse_gaussians(mu)
     pairs = list(itertools.permutations(range(3), 2))
@@ -240,7 +240,7 @@ def test_many_epsilons_at_once_have_their_own_bounds(users: int, chance: float, 
 
 @pytest.mark.parametrize("users", [20, 400, 30_000])
 @pytest.mark.parametrize("epsilon", [0.1, 1.0])
-@pytest.mark.often(of=lambda epsilon, users: (epsilon == 1.0) == (users == 400))
+@pytest.mark.often(when=lambda epsilon, users: (epsilon == 1.0) == (users == 400))
 def test_the_bound_is_least_among_those_of_many_local_epsilons(users: int, epsilon: float) -> None:
     scale = shuffled_gaussian.shuffled_gaussian_std(sensitivity=1.0, users=users, epsilon=epsilon, delta=1e-6)
     delta, mu = ShuffledBatches(users=users).delta(scale, epsilon), 1 / scale

@@ -113,7 +113,7 @@ SWEEP = sweep()
 
 
 @pytest.mark.parametrize(("features", "batch", "epsilon", "delta", "participations"), SWEEP)
-@pytest.mark.often(of=lambda epsilon, delta: (epsilon, delta) in [case[2:4] for case in SWEEP[:6]])
+@pytest.mark.often(when=lambda epsilon, delta: (epsilon, delta) in [case[2:4] for case in SWEEP[:6]])
 def test_noise_is_within_3_percent_of_central_over_the_whole_range(
     features: int, batch: int, epsilon: float, delta: float, participations: int
 ) -> None:

@@ -204,7 +204,7 @@ def fits(used: Any, number: int) -> bool:
 
 @pytest.mark.parametrize("calibrate", [shuffled, binomial, blt], ids=["shuffled", "binomial", "blt"])
 @pytest.mark.parametrize("number", [1, 3])
-@pytest.mark.often(of=lambda calibrate, number: (calibrate is binomial) == (number == 3))
+@pytest.mark.often(when=lambda calibrate, number: (calibrate is binomial) == (number == 3))
 def test_a_forged_file_is_searched_anew(
     calibrate: Callable[[int], Any], number: int, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

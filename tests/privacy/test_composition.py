@@ -59,7 +59,7 @@ def counted_responses(epsilon: float, times: int, target: float, mu: float = 0.0
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 2.0])
-@pytest.mark.often(of=lambda epsilon: epsilon == 0.5)
+@pytest.mark.often(when=lambda epsilon: epsilon == 0.5)
 def test_laplace_releases_cost_what_dp_accounting_says(epsilon: float) -> None:
     theirs = pld.from_laplace_mechanism(2.0, value_discretization_interval=1e-4).self_compose(5)
     laplace, gaussian = LaplaceEvent(scale=6.0, sensitivity=3.0), GaussianEvent(std=1.5, sensitivity=1.0)

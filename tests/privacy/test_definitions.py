@@ -142,7 +142,7 @@ def test_the_printed_policy_has_no_pure_epsilon() -> None:
 
 @pytest.mark.parametrize(("rounds", "arms"), SIZES)
 @pytest.mark.parametrize("seed", [0, 1])
-@pytest.mark.often(of=lambda seed: seed == 0)
+@pytest.mark.often(when=lambda seed: seed == 0)
 def test_proposition_1_on_a_thousand_policies_of_each_size(rounds: int, arms: int, seed: int) -> None:
     """Pure equivalence, Table => View, and K^T for the way back."""
     policy = some_policies(rounds, arms, seed=seed)
@@ -213,7 +213,7 @@ def test_proposition_2_on_thousands_of_drawn_policies(
 
 
 @pytest.mark.parametrize("count", [30, 100])
-@pytest.mark.often(of=lambda count: count == 30)
+@pytest.mark.often(when=lambda count: count == 30)
 @pytest.mark.parametrize(("rounds", "arms"), SIZES)
 def test_interactive_zcdp_implies_table_zcdp_and_that_view_zcdp(rounds: int, arms: int, count: int) -> None:
     policy = random_policies(count, rounds, arms, seed=3)
@@ -225,7 +225,7 @@ def test_interactive_zcdp_implies_table_zcdp_and_that_view_zcdp(rounds: int, arm
 
 @pytest.mark.parametrize(("rounds", "arms"), SIZES)
 @pytest.mark.parametrize("seed", [0, 1])
-@pytest.mark.often(of=lambda seed: seed == 0)
+@pytest.mark.often(when=lambda seed: seed == 0)
 def test_backward_induction_finds_the_best_of_all_adversaries(rounds: int, arms: int, seed: int) -> None:
     policy = some_policies(rounds, arms, seed=seed, count=8)
     every = list(iterate_adversaries(rounds=rounds, arms=arms))
@@ -242,7 +242,7 @@ def test_backward_induction_finds_the_best_of_all_adversaries(rounds: int, arms:
 
 
 @pytest.mark.parametrize("count", [50, 500])
-@pytest.mark.often(of=lambda count: count == 50)
+@pytest.mark.often(when=lambda count: count == 50)
 @pytest.mark.parametrize(("rounds", "arms"), SIZES)
 def test_proposition_2_on_a_thousand_policies(rounds: int, arms: int, count: int) -> None:
     """Interactive => Table, and <=> every pi^B Table, for Renyi and so for zCDP."""

@@ -199,7 +199,7 @@ def mixtures_beside_laplace(local: float, epsilon: float, times: int) -> tuple[f
 
 
 @pytest.mark.parametrize(("times", "epsilon"), [(1, 0.3), (2, 0.5)])
-@pytest.mark.often(of=lambda times: times == 2)
+@pytest.mark.often(when=lambda times: times == 2)
 def test_shuffled_reports_beside_laplace_noise_cost_the_composition_by_hand(times: int, epsilon: float) -> None:
     by_hand = [mixtures_beside_laplace(float(local), epsilon, times) for local in np.linspace(1.5, 4.5, 9)]
     least = min(clones + beyond for clones, beyond in by_hand)  # the best eps0: no proof of this kind states less

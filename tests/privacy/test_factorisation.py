@@ -98,7 +98,7 @@ def c_row(horizon: int, start: int, level: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("horizon", TABLE)
-@pytest.mark.often(of=lambda horizon: horizon in (min(TABLE), max(TABLE)))
+@pytest.mark.often(when=lambda horizon: horizon in (min(TABLE), max(TABLE)))
 def test_noise_is_that_of_the_derivation_and_above_the_lower_bound(horizon: int) -> None:
     tree, root, *expected, bound = TABLE[horizon]
     found = [BinaryTree(horizon=horizon).unit_std()]
@@ -245,7 +245,7 @@ def test_norms_keep_their_digits_at_every_horizon(horizon: int) -> None:
 
 
 @pytest.mark.parametrize("horizon", [*range(1, 11), 14, 20, 29, 64, 1000])
-@pytest.mark.often(of=lambda horizon: horizon in (1, 2, 3, 7, 1000))
+@pytest.mark.often(when=lambda horizon: horizon in (1, 2, 3, 7, 1000))
 def test_the_search_works_for_small_horizons(horizon: int) -> None:
     angles = (2 * np.arange(1, horizon + 1) - 1) * math.pi / (4 * horizon + 2)
     bound = np.mean(1 / (2 * np.sin(angles)))  # trace norm / T

@@ -394,7 +394,7 @@ def test_a_user_in_several_batches_pays_for_all_of_them(store: LedgerStore, part
 
 
 @pytest.mark.parametrize("participations", [1, 2, 3])
-@pytest.mark.often(of=lambda make_store, participations: participations == 2 or make_store == next(iter(STORES)))
+@pytest.mark.often(when=lambda make_store, participations: participations == 2 or make_store == next(iter(STORES)))
 def test_unequal_batches_keep_the_budget_of_every_possible_user(store: LedgerStore, participations: int) -> None:
     rng = np.random.default_rng(5)
     ledger = Ledger(budget=ApproxDP(epsilon=2.0, delta=1e-5), participations=participations, store=store)

@@ -138,7 +138,7 @@ def exact_price(low: int, mass: list[mpmath.mpf], zmax: float) -> tuple[mpmath.m
     ("n", "p", "zmax"),
     [(20, 0.5, 3.0), (60, 0.5, 5.0), (61, 0.25, 4.0), (150, 0.7, 6.0), (160, 0.5, 9.5), (420, 0.5, 9.5)],
 )
-@pytest.mark.often(of=lambda n: n < 420)
+@pytest.mark.often(when=lambda n: n < 420)
 def test_the_binomial_price_is_that_of_theorem_a_in_60_digits(n: int, p: float, zmax: float) -> None:
     with mpmath.workdps(60):
         mu, tail, reach = exact_price(0, [mpmath.exp(exact_log_binomial(n, k, p)) for k in range(n + 1)], zmax)
@@ -149,7 +149,7 @@ def test_the_binomial_price_is_that_of_theorem_a_in_60_digits(n: int, p: float, 
 
 
 @pytest.mark.parametrize(("std", "zmax"), [(1.3, 4.0), (2.5, 6.0), (3.0, 10.5), (9.0, 10.5)])
-@pytest.mark.often(of=lambda std: std < 9)
+@pytest.mark.often(when=lambda std: std < 9)
 def test_the_discrete_gaussian_price_is_that_of_theorem_a_in_60_digits(std: float, zmax: float) -> None:
     with mpmath.workdps(60):
         reach = math.ceil(18 * std)
@@ -197,7 +197,7 @@ SHIFTS = [(1,), (3,), (1, 1), (2, -1), (1, 2, 1), (1, -1, 1)]
 
 @pytest.mark.parametrize("name", LAWS)
 @pytest.mark.parametrize("shifts", SHIFTS, ids=str)
-@pytest.mark.often(of=lambda name, shifts: len(shifts) < 3 or (name == "Bin(80, 1/4)") == (shifts == SHIFTS[-1]))
+@pytest.mark.often(when=lambda name, shifts: len(shifts) < 3 or (name == "Bin(80, 1/4)") == (shifts == SHIFTS[-1]))
 def test_bound_is_above_the_exact_divergence(name: str, shifts: tuple[int, ...]) -> None:
     law = LAWS[name]
     for zmax in (3.0, 5.0, 7.0):
@@ -251,7 +251,7 @@ def test_gaussian_of_the_same_variance_is_not_a_bound() -> None:
 
 
 @pytest.mark.parametrize("zmax", [5.0, 8.0, 11.0])
-@pytest.mark.often(of=lambda zmax: zmax != 8.0)
+@pytest.mark.often(when=lambda zmax: zmax != 8.0)
 @pytest.mark.parametrize(
     "law",
     [
@@ -345,7 +345,7 @@ def test_coupled_roundings_are_a_rounding_of_the_difference() -> None:
 @pytest.mark.parametrize("dim", [1, 2, 3, 4])
 @pytest.mark.parametrize("shift", [0.4, 1.3, 4.0, 8.485, 23.3])
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.2, 0.1), (1.0, 1e-5), (10.0, 1e-3)])
-@pytest.mark.often(of=lambda dim, shift: dim < 4 or shift in (0.4, 8.485))
+@pytest.mark.often(when=lambda dim, shift: dim < 4 or shift in (0.4, 8.485))
 def test_expected_delta_is_above_the_enumeration(dim: int, shift: float, epsilon: float, delta: float) -> None:
     unit = gdp.mu(epsilon, delta) / shift
     bound = expected_delta(epsilon, unit, shift, dim)
@@ -384,7 +384,7 @@ def test_noise_without_the_rounding_correction_breaks_the_budget(dim: int, scale
 
 @pytest.mark.parametrize("dim", [1, 2, 4, 8])
 @pytest.mark.parametrize("tail", [0.5, 0.1, 1e-2, 1e-4, 1e-9])
-@pytest.mark.often(of=lambda dim, tail: dim < 8 or tail in (0.5, 1e-4))
+@pytest.mark.often(when=lambda dim, tail: dim < 8 or tail in (0.5, 1e-4))
 def test_composable_shift_holds_but_for_its_tail(dim: int, tail: float) -> None:
     for shift in (0.3, 1.0, 2.6, 7.1, 30.0):
         bound = composable_shift(shift, dim, tail)

@@ -48,7 +48,7 @@ def moved(a: Any, b: Any, one: Any, two: Any) -> Any:
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize(("a", "b"), PRICES)
-@pytest.mark.often(of=lambda a, weighted: a in ((0.5, 5.0) if weighted else (0.5, 0.01)))
+@pytest.mark.often(when=lambda a, weighted: a in ((0.5, 5.0) if weighted else (0.5, 0.01)))
 def test_no_pair_of_users_costs_more_than_the_closed_form(a: float, b: float, weighted: bool) -> None:
     rng = np.random.default_rng(0)
 

@@ -54,7 +54,7 @@ def scanned_delta(users: int, epsilon: float, scale: float) -> float:
 
 
 @pytest.mark.parametrize(("epsilon", "delta", "users", "clones", "local", "lower"), TABLE)
-@pytest.mark.often(of=lambda epsilon, delta, users: (epsilon, delta, users) in ROWS)
+@pytest.mark.often(when=lambda epsilon, delta, users: (epsilon, delta, users) in ROWS)
 def test_std_agrees_with_the_calibration_table(
     epsilon: float, delta: float, users: int, clones: float, local: float, lower: float
 ) -> None:
@@ -159,7 +159,7 @@ def test_std_falls_with_users_and_epsilon(users: int, epsilon: float, delta: flo
 
 @pytest.mark.parametrize("users", [2, 7, 10**6])
 @pytest.mark.parametrize("std", [1e-6, 0.1, 1.0, 1e6])
-@pytest.mark.often(of=lambda std, users: (std, users) in ((1e-6, 2), (1.0, 10**6), (1e6, 2)))
+@pytest.mark.often(when=lambda std, users: (std, users) in ((1e-6, 2), (1.0, 10**6), (1e6, 2)))
 def test_extreme_arguments_give_numbers_without_warnings(users: int, std: float) -> None:
     for epsilon in (0.0, 1e-6, 0.01, 20.0, 99.0, 101.0, 600.0):
         value = shuffled_gaussian.shuffled_gaussian_delta(std=std, sensitivity=1.0, users=users, epsilon=epsilon)

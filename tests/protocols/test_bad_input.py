@@ -191,7 +191,7 @@ def ledger_of(protocol: BatchProtocol) -> tuple[Ledger, Callable[..., Any]]:
 
 
 @pytest.mark.parametrize("name", ["central_gaussian", "local_gaussian", "shuffle_gaussian", "shuffle_binomial"])
-@pytest.mark.often(of=lambda name: name != "shuffle_gaussian")
+@pytest.mark.often(when=lambda name: name != "shuffle_gaussian")
 def test_other_data_under_a_released_batch_is_refused(name: str) -> None:
     protocol = CALIBRATE[name](participations=2)
     ledger, release = ledger_of(protocol)
@@ -235,7 +235,7 @@ REFUSALS_BUDGET = ApproxDP(epsilon=1.0, delta=1e-5)
 
 
 @pytest.mark.parametrize(("std", "batch"), [(1.0, 200), (1.0, 2000), (0.001, 20)])
-@pytest.mark.often(of=lambda batch: batch != 200)
+@pytest.mark.often(when=lambda batch: batch != 200)
 def test_little_noise_has_an_answer(std: float, batch: int) -> None:
     rows = compare_protocols_at_std(domain=REPORT, std=std, delta=1e-5, batch=batch)
     assert len(json.loads(json.dumps([row.to_dict() for row in rows], allow_nan=False))) == len(PROTOCOL_NAMES)

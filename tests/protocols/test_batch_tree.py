@@ -75,7 +75,7 @@ def test_the_worst_prefix_is_among_the_candidates(tree: BatchTree, variances: li
 
 
 @pytest.mark.parametrize("horizon", [*range(2, 70), 1000, 65_535, 65_536, 1_000_000])
-@pytest.mark.often(of=lambda horizon: horizon < 10 or horizon in (15, 16, 17, 26, 27, 28, 63, 64, 65, 1000, 65_536))
+@pytest.mark.often(when=lambda horizon: horizon < 10 or horizon in (15, 16, 17, 26, 27, 28, 63, 64, 65, 1000, 65_536))
 def test_there_is_a_tree_for_every_horizon(horizon: int) -> None:
     for k in range(1, most_shufflers(horizon) + 1):
         for tree in (best_tree(horizon, k, noise=NOISE, bound=1.0), paper_tree(horizon, k)):
@@ -308,7 +308,7 @@ PLAIN = [(degrees, horizon, False) for degrees, horizon, _ in TREES]
 
 @pytest.mark.parametrize(("degrees", "horizon", "averaging"), TREES + PLAIN)
 @pytest.mark.often(
-    of=lambda domain, degrees, averaging: averaging == (degrees != (2, 2)) and (len(degrees) < 3 or domain == Bits())
+    when=lambda domain, degrees, averaging: averaging == (degrees != (2, 2)) and (len(degrees) < 3 or domain == Bits())
 )
 @pytest.mark.parametrize("domain", [Bits(), Box(dim=1)], ids=["bits", "numbers"])
 def test_joint_view_is_private_and_tight(
@@ -373,7 +373,7 @@ def test_a_user_is_in_one_batch_of_each_level(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize("k", [2, 4])
 @pytest.mark.parametrize("domain", [Bits(), Box(dim=1)], ids=["bits", "numbers"])
-@pytest.mark.often(of=lambda domain, k: (k == 4) == isinstance(domain, Bits))
+@pytest.mark.often(when=lambda domain, k: (k == 4) == isinstance(domain, Bits))
 def test_composition_agrees_with_loss_distributions(domain: Domain, k: int) -> None:
     budget = ApproxDP(epsilon=1.0, delta=1e-4)
     protocol = ConcurrentShuffle.calibrate(domain=domain, budget=budget, horizon=400, shufflers=k)

@@ -108,7 +108,7 @@ def test_participations_reach_every_protocol(rows: dict[str, ComparisonRow]) -> 
 
 
 @pytest.mark.parametrize("domain", [Ball(dim=3, bound=2.0), LinearReport(features=2, reward_bound=3.0)])
-@pytest.mark.often(of=lambda domain: isinstance(domain, Ball))
+@pytest.mark.often(when=lambda domain: isinstance(domain, Ball))
 def test_any_domain_can_be_compared(domain: Domain) -> None:
     found = table(compare_protocols(domain=domain, budget=BUDGET, batch=200))
     assert found["central_gaussian"].std == pytest.approx(domain.sensitivity * 3.7306, rel=1e-3)
@@ -157,7 +157,7 @@ def test_the_inverse_question_has_the_inverse_answer(
 
 
 @pytest.mark.parametrize("std", [2.0, 8.0, 100.0])
-@pytest.mark.often(of=lambda std: std == 8.0)
+@pytest.mark.often(when=lambda std: std == 8.0)
 def test_a_given_noise_is_priced_by_the_accountant(std: float) -> None:
     found = table(compare_protocols_at_std(domain=REPORT, std=std, delta=1e-5, batch=20, horizon=50, participations=2))
     assert found["clear"].std == 0.0

@@ -215,7 +215,7 @@ def test_one_shuffler_is_the_sequential_model() -> None:
 
 @pytest.mark.parametrize("domain", [Bits(), Box(dim=1), Box(dim=3), Ball(dim=2), LinearReport(features=2)], ids=str)
 @pytest.mark.parametrize("k", [1, 2, 5])
-@pytest.mark.often(of=lambda domain, k: k == 2 or (k == 1) == isinstance(domain, Bits))
+@pytest.mark.often(when=lambda domain, k: k == 2 or (k == 1) == isinstance(domain, Bits))
 def test_noise_is_near_the_gaussian(domain: Domain, k: int) -> None:
     from bandanna.protocols.batch_tree import unit_std
 

@@ -153,7 +153,7 @@ SETTINGS = list(itertools.product(BUDGETS, (1, 3)))
 
 @pytest.mark.parametrize(("budget", "participations"), SETTINGS)
 @pytest.mark.often(
-    of=lambda name, budget, participations: (
+    when=lambda name, budget, participations: (
         (budget, participations) in ((BUDGETS[0], 1), (BUDGETS[1], 3))[: 1 if name == "shuffle_gaussian" else 2]
     )
 )

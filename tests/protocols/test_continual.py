@@ -169,7 +169,7 @@ def test_a_state_belongs_to_its_protocol() -> None:
 @pytest.mark.parametrize("delta", [0.1, 1e-5])
 @pytest.mark.parametrize("horizon", TABLE)
 @pytest.mark.often(
-    of=lambda horizon, delta: horizon in (min(TABLE), max(TABLE)) and (delta == 0.1) == (horizon == min(TABLE))
+    when=lambda horizon, delta: horizon in (min(TABLE), max(TABLE)) and (delta == 0.1) == (horizon == min(TABLE))
 )
 def test_noise_agrees_with_the_table(horizon: int, delta: float) -> None:
     domain, budget = LinearReport(features=5), ApproxDP(epsilon=1.0, delta=delta)

@@ -200,7 +200,7 @@ def often(domain: Domain, epsilon: float, delta: float, batch: int, drawn_by: st
 @pytest.mark.parametrize(
     ("domain", "epsilon", "delta", "batch", "drawn_by"), [(*case, by) for by in ("device", "mixer") for case in CASES]
 )
-@pytest.mark.often(of=often)
+@pytest.mark.often(when=often)
 def test_a_batch_is_as_private_as_promised(
     domain: Domain, epsilon: float, delta: float, batch: int, drawn_by: str
 ) -> None:
@@ -222,7 +222,7 @@ def test_a_batch_is_as_private_as_promised(
 
 @pytest.mark.parametrize("domain", [Box(dim=1), Box(dim=1, low=0.0, high=0.7)])
 @pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-2), (1.0, 1e-5)])
-@pytest.mark.often(of=lambda domain, delta: (domain.high == 1.0) == (delta == 1e-2))
+@pytest.mark.often(when=lambda domain, delta: (domain.high == 1.0) == (delta == 1e-2))
 def test_two_participations_are_as_private_as_promised(domain: Domain, epsilon: float, delta: float) -> None:
     budget = ApproxDP(epsilon=epsilon, delta=delta)
     protocol = ShuffleBinomial.calibrate(domain=domain, budget=budget, batch=2, participations=2)
@@ -394,7 +394,7 @@ GRID_CASES = [
 
 
 @pytest.mark.parametrize(("domain", "width", "steps", "epsilon", "delta"), GRID_CASES)
-@pytest.mark.often(of=lambda steps, epsilon: (steps, epsilon) in ((3, 1.0), (8, 0.3), (6, 4.0)))
+@pytest.mark.often(when=lambda steps, epsilon: (steps, epsilon) in ((3, 1.0), (8, 0.3), (6, 4.0)))
 def test_a_noisy_sum_is_as_private_as_promised(
     domain: Domain, width: float, steps: int, epsilon: float, delta: float
 ) -> None:

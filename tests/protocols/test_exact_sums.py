@@ -302,7 +302,7 @@ CASES = [(domain, *budget) for budget in ((1.0, 1e-2), (3.0, 1e-3)) for domain i
 
 
 @pytest.mark.parametrize(("domain", "epsilon", "delta"), CASES)
-@pytest.mark.often(of=lambda domain, epsilon: epsilon == 1.0 or domain is DOMAINS[0])
+@pytest.mark.often(when=lambda domain, epsilon: epsilon == 1.0 or domain is DOMAINS[0])
 def test_a_batch_is_as_private_as_promised(domain: RegressionReport, epsilon: float, delta: float) -> None:
     protocol = ShuffleBinomial.calibrate(domain=domain, budget=ApproxDP(epsilon=epsilon, delta=delta), batch=2)
     stated, reports = protocol.guarantee, corners(domain)

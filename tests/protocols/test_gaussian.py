@@ -59,7 +59,7 @@ OFTEN = {
     (10.0, 1e-5, 2000),
 }  # every epsilon, delta and batch, where shuffling helps and where it does not
 rows = pytest.mark.parametrize(("epsilon", "delta", "batch"), TABLE)
-some = pytest.mark.often(of=lambda epsilon, delta, batch: (epsilon, delta, batch) in OFTEN)
+some = pytest.mark.often(when=lambda epsilon, delta, batch: (epsilon, delta, batch) in OFTEN)
 
 
 @rows
@@ -129,7 +129,7 @@ def test_more_users_hide_better() -> None:
 
 
 @pytest.mark.parametrize("batch", [2, 3, 5])
-@pytest.mark.often(of=lambda batch: batch != 3)
+@pytest.mark.often(when=lambda batch: batch != 3)
 def test_small_batches_gain_nothing_at_a_large_epsilon(batch: int) -> None:
     budget = ApproxDP(epsilon=10.0, delta=1e-5)
     shuffled = ShuffleGaussian.calibrate(domain=Ball(dim=3), budget=budget, batch=batch)
@@ -182,7 +182,7 @@ def test_the_grid_of_the_reports_is_charged() -> None:
     ("epsilon", "delta", "batch", "printed"),
     [(0.2, 0.1, 20, 122.04), (0.2, 1e-5, 20, 388.10), (0.2, 1e-5, 200, 416.06)],
 )
-@pytest.mark.often(of=lambda delta, batch: (delta, batch) != (1e-5, 20))
+@pytest.mark.often(when=lambda delta, batch: (delta, batch) != (1e-5, 20))
 def test_the_printed_noise_is_reproduced(epsilon: float, delta: float, batch: int, printed: float) -> None:
     budget = ApproxDP(epsilon=epsilon, delta=delta)
     protocol = ShuffleGaussian.calibrate(domain=REPORT, budget=budget, batch=batch, calibration="paper")

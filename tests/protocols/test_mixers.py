@@ -365,7 +365,7 @@ def test_privacy_says_who_draws() -> None:
 
 
 @pytest.mark.parametrize("name", ["LinTS-SDP", "LinUCB-SDP-Vec", "LinTS-CSDP"])
-@pytest.mark.often(of=lambda name: name != "LinTS-SDP")
+@pytest.mark.often(when=lambda name: name != "LinTS-SDP")
 def test_both_paths_of_the_simulator_have_one_law(name: str) -> None:
     made = {
         noise: bd.make(name, dim=3, horizon=400, epsilon=5.0, delta=1e-3, noise=noise, batch=50)
@@ -459,7 +459,7 @@ def test_squares_do_not_overflow() -> None:
 
 @pytest.mark.parametrize("features", [1, 2, 4])
 @pytest.mark.parametrize("reward_bound", [0.3, 1.0, 5.0])
-@pytest.mark.often(of=lambda features, reward_bound: reward_bound == (0.3, 5.0, 1.0)[features // 2])
+@pytest.mark.often(when=lambda features, reward_bound: reward_bound == (0.3, 5.0, 1.0)[features // 2])
 def test_rows_of_every_magnitude_become_reports(features: int, reward_bound: float) -> None:
     domain = LinearReport(features=features, reward_bound=reward_bound)
     values = domain.admit(extreme_rows(domain, 3000)).values

@@ -74,7 +74,7 @@ def fast(seed: int = 0) -> FastNoise:
 
 
 @pytest.mark.parametrize(("epsilon", "delta", "batch"), TABLE)
-@pytest.mark.often(of=lambda epsilon, delta, batch: (epsilon, delta, batch) in list(TABLE)[::4])
+@pytest.mark.often(when=lambda epsilon, delta, batch: (epsilon, delta, batch) in list(TABLE)[::4])
 def test_noise_agrees_with_the_table(epsilon: float, delta: float, batch: int) -> None:
     totals, central = TABLE[epsilon, delta, batch]
     budget = ApproxDP(epsilon=epsilon, delta=delta)
@@ -92,7 +92,7 @@ EXTREMES = list(itertools.product([1, 50], [2, 10**6], [0.01, 20.0], [1e-2, 1e-1
 
 
 @pytest.mark.parametrize(("features", "batch", "epsilon", "delta"), EXTREMES)
-@pytest.mark.often(of=lambda features, batch, epsilon, delta: (features, batch, epsilon, delta) in EXTREMES[::5])
+@pytest.mark.often(when=lambda features, batch, epsilon, delta: (features, batch, epsilon, delta) in EXTREMES[::5])
 def test_extreme_settings_stay_near_the_central_mechanism(
     features: int, batch: int, epsilon: float, delta: float
 ) -> None:
@@ -138,7 +138,7 @@ def test_the_printed_protocol_ends_with_its_theorem(argument: str, epsilon: floa
 
 
 @pytest.mark.parametrize("times", [2, 9, 100])
-@pytest.mark.often(of=lambda times: times != 9)
+@pytest.mark.often(when=lambda times: times != 9)
 def test_returning_users_cost_a_square_root(times: int) -> None:
     domain, budget = LinearReport(features=5), ApproxDP(epsilon=1.0, delta=1e-5)
     one = CentralGaussian.calibrate(domain=domain, budget=budget).noise_std
@@ -295,7 +295,7 @@ def no_dearer(event: Event, epsilon: float, delta: float) -> bool:
 
 
 @pytest.mark.parametrize(("domain", "budget"), CASES)
-@pytest.mark.often(of=lambda domain, budget: (domain, budget) in CASES[::4])
+@pytest.mark.often(when=lambda domain, budget: (domain, budget) in CASES[::4])
 def test_totals_of_more_users_cost_no_more(domain: Domain, budget: ApproxDP) -> None:
     protocol = ShuffleBinomial.calibrate(domain=domain, budget=budget, batch=BATCH)
     sizes: dict[str, Any] = {"sensitivity": domain.sensitivity, "reach": domain.reach, "dim": domain.dim}
@@ -317,7 +317,7 @@ def exact_delta(copies: int, coins: int, epsilon: float) -> float:
 
 
 @each_budget
-@pytest.mark.often(of=lambda budget: budget.epsilon != 1.0)
+@pytest.mark.often(when=lambda budget: budget.epsilon != 1.0)
 def test_bits_of_more_users_reveal_no_more(budget: ApproxDP) -> None:
     noise = ShuffleBits.calibrate(budget=budget, batch=BATCH).noise
     deltas = [exact_delta(int(noise.scale), n * noise.trials, budget.epsilon) for n in LARGER]
@@ -331,7 +331,7 @@ def test_bits_of_more_users_reveal_no_more(budget: ApproxDP) -> None:
 
 @each_budget
 @pytest.mark.parametrize("more", [(201, 2000), (400,)])
-@pytest.mark.often(of=lambda budget, more: budget.epsilon == 0.3 and 201 in more)
+@pytest.mark.often(when=lambda budget, more: budget.epsilon == 0.3 and 201 in more)
 def test_shuffled_reports_among_more_cost_no_more(budget: ApproxDP, more: tuple[int, ...]) -> None:
     protocol = ShuffleGaussian.calibrate(domain=Ball(dim=2), budget=budget, batch=200)
     event = protocol.event

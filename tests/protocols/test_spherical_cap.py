@@ -101,7 +101,7 @@ def test_one_report_spends_the_whole_epsilon_and_no_delta() -> None:
     "budget", [ZCDP(rho=0.1), ZCDP(rho=3.0), RenyiDP(alpha=8.0, epsilon=1.0), PureDP(epsilon=0.2), APPROX]
 )
 @pytest.mark.parametrize("participations", [1, 3])
-@pytest.mark.often(of=lambda budget, participations: participations == 3 or budget == APPROX)
+@pytest.mark.often(when=lambda budget, participations: participations == 3 or budget == APPROX)
 def test_every_kind_of_budget_is_met(budget: Budget, participations: int) -> None:
     protocol = LocalUnit.calibrate(domain=REPORT, budget=budget, participations=participations)
     assert accountant.satisfies(RepetitionEvent(event=protocol.event, times=participations), budget)
@@ -213,7 +213,7 @@ def test_a_seed_draws_the_same_in_any_company() -> None:
 
 @pytest.mark.parametrize("epsilon", [0.05, 10.0])
 @pytest.mark.parametrize("participations", [1, 5, 40])
-@pytest.mark.often(of=lambda epsilon, participations: participations == (1 if epsilon == 10.0 else 5))
+@pytest.mark.often(when=lambda epsilon, participations: participations == (1 if epsilon == 10.0 else 5))
 def test_less_noise_is_chosen_by_computation(epsilon: float, participations: int) -> None:
     privacy = bd.local(epsilon=epsilon, delta=1e-5, participations=participations)
     made = [local_protocol_for(replace(privacy, protocol=name), REPORT) for name in ("gaussian", "unit", "auto")]
@@ -224,7 +224,7 @@ def test_less_noise_is_chosen_by_computation(epsilon: float, participations: int
 
 
 @pytest.mark.parametrize(("participations", "name"), [(1, "local_unit"), (40, "local_gaussian")])
-@pytest.mark.often(of=lambda participations: participations == 1)
+@pytest.mark.often(when=lambda participations: participations == 1)
 def test_auto_is_gaussian_for_many_participations(participations: int, name: str) -> None:
     privacy = bd.local(**B, participations=participations, protocol="auto")
     assert local_protocol_for(privacy, REPORT).name == name

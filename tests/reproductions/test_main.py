@@ -61,7 +61,7 @@ def run(figure: str, *arguments: str) -> CommandResult:
 
 
 @pytest.mark.usefixtures("computed_once")
-@pytest.mark.often(of=lambda figure: figure != "fig1")  # which is fig2 at other sizes
+@pytest.mark.often(when=lambda figure: figure != "fig1")  # which is fig2 at other sizes
 @pytest.mark.parametrize("figure", SCALES)
 def test_json_is_what_was_agreed(figure: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
@@ -79,7 +79,7 @@ def test_json_is_what_was_agreed(figure: str, tmp_path: Path, monkeypatch: pytes
 
 
 @pytest.mark.usefixtures("computed_once")
-@pytest.mark.often(of=lambda figure: figure != "fig1")
+@pytest.mark.often(when=lambda figure: figure != "fig1")
 @pytest.mark.parametrize("figure", SCALES)
 def test_the_command_prints_a_table_and_writes_figures(figure: str, tmp_path: Path) -> None:
     done = run(figure, "--out", str(tmp_path / "figures"))

@@ -125,7 +125,7 @@ def test_the_reference_s_noise_is_priced_by_a_second_route() -> None:
     assert 95 * quieter < 9 * rho  # advanced composition over many calls wastes more
 
 
-@pytest.mark.often(of=lambda rows: rows in (1500, 12287))  # one batch, and the most
+@pytest.mark.often(when=lambda rows: rows in (1500, 12287))  # one batch, and the most
 @pytest.mark.parametrize("rows", [1500, 4095, 5000, 12287])
 def test_calls_in_batches_cost_no_more_than_is_stated(rows: int) -> None:
     """Noise accounted as for independent draws of batches (K3) would be priced below what its epochs cost.
@@ -178,7 +178,7 @@ def test_private_regret_is_below_the_published_and_falls_with_epsilon() -> None:
             assert all(row["mean"] < printed("Private-GLM", row["epsilon"], norm) for row in line)
 
 
-@pytest.mark.often(of=lambda figure: figure != "fig1b")  # the link of table2, the dimension of fig1a
+@pytest.mark.often(when=lambda figure: figure != "fig1b")  # the link of table2, the dimension of fig1a
 @pytest.mark.parametrize("figure", ["fig1a", "fig1b"])
 def test_the_command_of_paper_003_prints_json(
     figure: str, short: list[Curve], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -430,7 +430,7 @@ PAIRS = [(1.243, 20, 0.2), (2.0, 20, 1.0), (1.0, 5, 0.5), (3.0, 50, 2.0)]
 
 
 @pytest.mark.parametrize(("mu", "users", "epsilon"), PAIRS)
-@pytest.mark.often(of=lambda mu: mu < 3.0)
+@pytest.mark.often(when=lambda mu: mu < 3.0)
 def test_shuffled_bound_is_the_divergence_of_its_pair(mu: float, users: int, epsilon: float) -> None:
     rng = np.random.default_rng(3)
     seen = rng.standard_normal((200_000, users))

@@ -60,7 +60,7 @@ def policy(name: str, horizon: int = 200, **changes: Any) -> LinUCB:
     return LinUCB(dim=3, horizon=horizon, privacy=privacy, batch=batch, **changes)
 
 
-@pytest.mark.often(of=lambda name, env: env is FRESH or name in ("none-every-round", "local", "shuffle-geometric"))
+@pytest.mark.often(when=lambda name, env: env is FRESH or name in ("none-every-round", "local", "shuffle-geometric"))
 @each
 @worlds
 def test_a_seed_gives_the_same_run_in_any_company(name: str, env: LinearContextual) -> None:
@@ -69,7 +69,7 @@ def test_a_seed_gives_the_same_run_in_any_company(name: str, env: LinearContextu
     assert many.rewards[2] == alone.rewards[0]
 
 
-@pytest.mark.often(of=lambda name, env: env is FRESH or name in ("none-every-round", "local", "shuffle-geometric"))
+@pytest.mark.often(when=lambda name, env: env is FRESH or name in ("none-every-round", "local", "shuffle-geometric"))
 @each
 @worlds
 def test_regret_is_bounded_and_grows(name: str, env: LinearContextual) -> None:
@@ -94,7 +94,7 @@ def test_infinite_epsilon_is_no_noise(name: str, env: LinearContextual) -> None:
     assert noisy.guarantee.trust == "none"
 
 
-@pytest.mark.often(of=lambda name, env: (env is FIXED) == (name in ("shuffle", "central-blt")))
+@pytest.mark.often(when=lambda name, env: (env is FIXED) == (name in ("shuffle", "central-blt")))
 @worlds
 @pytest.mark.parametrize("name", ["shuffle", "shuffle-gaussian", "local", "central-blt"])
 def test_law_and_messages_agree_in_distribution(name: str, env: LinearContextual) -> None:
@@ -434,7 +434,7 @@ def _in_its_own_world(privacy: Privacy, world: str) -> bool:
     return world == own and (privacy.protocol != "gaussian" or world == "fresh")
 
 
-@pytest.mark.often(of=_in_its_own_world)
+@pytest.mark.often(when=_in_its_own_world)
 @models
 @pytest.mark.parametrize("world", WORLDS)
 @pytest.mark.parametrize("rounds", [6_000, pytest.param(30_000, marks=pytest.mark.full)])
@@ -453,7 +453,7 @@ def _once(privacy: Privacy, world: str, batch: int | Schedule) -> bool:
     return (batch == 150) == (world == "fresh") and (batch == 150 or privacy.protocol != "gaussian")
 
 
-@pytest.mark.often(of=_once)
+@pytest.mark.often(when=_once)
 @models
 @pytest.mark.parametrize("world", ["fixed-bounded", "fresh"])
 @pytest.mark.parametrize("batch", [150, geometric(first=30, ratio=2.0)], ids=["fixed", "geometric"])

@@ -66,7 +66,7 @@ def test_rs_glinucb_in_blocks_decides_as_a_loop_with_fresh_contexts() -> None:
         assert result.regret[place, -1] == pytest.approx(losses.sum(), rel=1e-9)
 
 
-@pytest.mark.often(of=lambda kind, preset: (preset == "published") == (kind is GLOC))
+@pytest.mark.often(when=lambda kind, preset: (preset == "published") == (kind is GLOC))
 @pytest.mark.parametrize("preset", ["published", "corrected"])
 @pytest.mark.parametrize("kind", [GLMUCB, GLOC, ECOLog])
 def test_seeds_side_by_side_are_single_seeds(kind: type, preset: str) -> None:
@@ -169,7 +169,7 @@ RUNS: dict[str, tuple[str, dict[str, Any], str]] = {
 OFTEN = {"RS-GLinUCB as published", "RS-GLinUCB", "GLM-JDP by messages", "GLM-JDP, the lemma's steps"}
 
 
-@pytest.mark.often(of=lambda run: run in OFTEN)  # others: tests/policies/conformance/test_simulation.py
+@pytest.mark.often(when=lambda run: run in OFTEN)  # others: tests/policies/conformance/test_simulation.py
 @pytest.mark.parametrize("run", list(RUNS))
 def test_accelerated_players_decide_as_the_reference_player(run: str) -> None:
     name, arguments, path = RUNS[run]
@@ -244,7 +244,7 @@ def test_rewards_out_of_range_are_clipped_and_counted(name: str) -> None:
     np.testing.assert_array_equal([result.rewards[0] for result in results], earned)
 
 
-@pytest.mark.often(of=lambda name, path: (path == "messages") == (name == "GLM-JDP"))  # others send nothing
+@pytest.mark.often(when=lambda name, path: (path == "messages") == (name == "GLM-JDP"))  # others send nothing
 @pytest.mark.parametrize("name", ["GLM-JDP", "RS-GLinUCB", "GLOC"])
 @pytest.mark.parametrize("path", ["law", "messages"])
 def test_reading_a_generalised_linear_world_in_parts_changes_nothing(

@@ -34,7 +34,7 @@ def often(run: GoldenRun) -> bool:
     return run.env is first or (run.path == "law" and not graded) or run.name in EVERYWHERE
 
 
-@pytest.mark.often(of=often)
+@pytest.mark.often(when=often)
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: run.key)
 def test_a_run_is_the_one_that_it_was(run: GoldenRun) -> None:
     result = run.simulate()

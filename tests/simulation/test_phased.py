@@ -41,7 +41,7 @@ def released(policy: Any, world: Any, state: Any, phase: Any, source: FastNoise,
     return [inquiry.answer(query, phase).total / people for _ in range(600)]
 
 
-@pytest.mark.often(of=lambda name: name not in ("DPE", "Laplace-DPE"))  # drawn as CDP-DPE is
+@pytest.mark.often(when=lambda name: name not in ("DPE", "Laplace-DPE"))  # drawn as CDP-DPE is
 @pytest.mark.parametrize("name", NAMES)
 def test_law_and_messages(name: str) -> None:
     """What is released from aggregates differs in law from what single rewards and messages give.
@@ -170,7 +170,7 @@ def test_communication_is_counted_over_the_released_phases() -> None:
         np.testing.assert_array_equal(each.counts[what], horizon)
 
 
-@pytest.mark.often(of=lambda name, path: path == "law" or name == "SDP-DPE")
+@pytest.mark.often(when=lambda name, path: path == "law" or name == "SDP-DPE")
 @pytest.mark.parametrize("path", ["law", "messages"])
 @pytest.mark.parametrize("name", ["DPE", "SDP-DPE", "PE"])
 def test_clipped_clients_and_reports_are_counted(name: str, path: str) -> None:
@@ -221,7 +221,7 @@ def test_clients_are_not_all_held_at_once(monkeypatch: pytest.MonkeyPatch) -> No
     assert np.sum(apart.clipped) > 0
 
 
-@pytest.mark.often(of=lambda name, horizon: horizon == 30 or name in ("SDP-DPE", "PE"))
+@pytest.mark.often(when=lambda name, horizon: horizon == 30 or name in ("SDP-DPE", "PE"))
 @pytest.mark.parametrize("horizon", [1, 2, 3, 30])
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(

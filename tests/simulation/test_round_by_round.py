@@ -239,7 +239,7 @@ def test_episodes_in_one_draw_have_the_law_of_single_rounds(policy: Any, env: An
     assert stats.ks_2samp(law.regret[:, middle], rounds.regret[:, middle], method="asymp").pvalue > 1e-4
 
 
-@pytest.mark.often(of=lambda privacy, kind, horizon: horizon == 400 and privacy.noisy == (kind is SphereContexts))
+@pytest.mark.often(when=lambda privacy, kind, horizon: horizon == 400 and privacy.noisy == (kind is SphereContexts))
 @pytest.mark.parametrize("kind", [SphereContexts, SphereArms])
 @pytest.mark.parametrize("privacy", [none(), central(rho=0.1)])
 @pytest.mark.parametrize("horizon", [400, 1000])
@@ -434,7 +434,7 @@ def policy(privacy: Any = PRIVACY["none"], **changes: Any) -> LinUCB:
     return LinUCB(**{"dim": 3, "horizon": 290, "batch": 120, "privacy": privacy, **changes})
 
 
-@pytest.mark.often(of=lambda path, reward: (path == "law") == (reward is None))
+@pytest.mark.often(when=lambda path, reward: (path == "law") == (reward is None))
 @each
 @pytest.mark.filterwarnings("ignore::bandanna.errors.ClippingWarning")
 @pytest.mark.parametrize("path", ["law", "messages"])
@@ -469,7 +469,7 @@ def test_users_of_the_first_batch_choose_for_themselves(path: str, fixed: bool, 
     assert abs(np.corrcoef(steps[:, 3], steps[:, 70])[0, 1]) < 0.17  # 3.3 standard errors
 
 
-@pytest.mark.often(of=lambda privacy, reward: reward is None or privacy.model in ("none", "local"))
+@pytest.mark.often(when=lambda privacy, reward: reward is None or privacy.model in ("none", "local"))
 @each
 @pytest.mark.parametrize("reward", [None, Bounded(width=0.2)], ids=["bits", "bounded"])
 def test_ties_along_law_and_messages_agree_in_distribution(privacy: Any, reward: Any) -> None:

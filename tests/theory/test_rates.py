@@ -27,7 +27,7 @@ SHORT = {
 }
 
 
-@pytest.mark.often(of=lambda name: name != "LinUCB")  # without privacy: tests/environments/test_drifting.py
+@pytest.mark.often(when=lambda name: name != "LinUCB")  # without privacy: tests/environments/test_drifting.py
 @pytest.mark.parametrize("short", [True, pytest.param(False, marks=pytest.mark.full)], ids=["short", "long"])
 @pytest.mark.parametrize("name", LINES)
 def test_regret_grows_at_the_rate_of_its_theorem(name: str, short: bool, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,7 +37,7 @@ def test_regret_grows_at_the_rate_of_its_theorem(name: str, short: bool, monkeyp
     assert line.slope == pytest.approx(line.theory, abs=0.08)
 
 
-@pytest.mark.often(of=lambda algorithm, alpha: (algorithm, alpha) in (("DPE", 0.5), ("CDP-DPE", 0.9)))
+@pytest.mark.often(when=lambda algorithm, alpha: (algorithm, alpha) in (("DPE", 0.5), ("CDP-DPE", 0.9)))
 @pytest.mark.parametrize("last", [18, pytest.param(20, marks=pytest.mark.full)])
 @pytest.mark.parametrize("alpha", [0.5, 0.7, 0.9])
 @pytest.mark.parametrize("algorithm", ["DPE", "CDP-DPE"])
@@ -91,7 +91,7 @@ def measured(protocol: ConcurrentShuffle, runs: int, seed: int) -> float:
     return float(np.std(np.concatenate(errors)))
 
 
-@pytest.mark.often(of=lambda k: k in (1, 3, 10))  # no averaging, most of its gain, the most levels
+@pytest.mark.often(when=lambda k: k in (1, 3, 10))  # no averaging, most of its gain, the most levels
 @pytest.mark.parametrize("k", AVERAGED)
 def test_the_worst_prefix_s_std_is_at_most_1_10_of_the_table(k: int) -> None:
     best = calibrated(Bits(), 2**16, k, "best")
@@ -122,7 +122,7 @@ def test_with_the_paper_s_degrees_the_measured_std_is_within_10_percent_of_the_t
     assert measured(plain, 2000, k) == pytest.approx(PLAIN[k], rel=0.10)
 
 
-@pytest.mark.often(of=lambda degrees, domain: isinstance(domain, Bits) == (degrees == "best"))
+@pytest.mark.often(when=lambda degrees, domain: isinstance(domain, Bits) == (degrees == "best"))
 @pytest.mark.parametrize("domain", [Bits(), Box(dim=1)], ids=["bits", "numbers"])
 @pytest.mark.parametrize("degrees", ["best", "paper"])
 @pytest.mark.parametrize("k", [1, 2, 3])
@@ -133,7 +133,7 @@ def test_the_std_of_the_worst_prefix_grows_by_the_theorem_s_power(k: int, degree
     assert abs(slope - 1 / (2 * k + 1)) < 0.04
 
 
-@pytest.mark.often(of=lambda k: k == 3)  # predictions have the exponent of each k, and are measured beside the table
+@pytest.mark.often(when=lambda k: k == 3)  # predictions have the exponent of each k, and are measured beside the table
 @pytest.mark.parametrize("k", [1, 2, 3])
 def test_measured_exponents(k: int) -> None:
     """The measured std grows, from 2^10 to 2^17, by a power more than 0.04 away from 1/(2k+1).

@@ -82,7 +82,7 @@ def test_a_kill_at_any_commit_of_any_role_loses_and_repeats_nothing(kind: str, p
                 town.kill(each)
 
 
-@pytest.mark.often(of=lambda kind, number: number == 1 or kind == "two mixers")
+@pytest.mark.often(when=lambda kind, number: number == 1 or kind == "two mixers")
 @pytest.mark.parametrize("number", [0, 1, 2])
 @pytest.mark.parametrize(
     ("kind", "link"),
@@ -98,7 +98,7 @@ def test_a_lost_answer_to_a_share_or_a_job_stops_no_task(kind: str, link: str, n
     finish(town, people)
 
 
-@pytest.mark.often(of=lambda trouble, number: number == {"disk full": 0, "in doubt": 3}[trouble])
+@pytest.mark.often(when=lambda trouble, number: number == {"disk full": 0, "in doubt": 3}[trouble])
 @pytest.mark.parametrize("kind", ["central", "two mixers"])
 @pytest.mark.parametrize("trouble", ["disk full", "in doubt"])
 @pytest.mark.parametrize("number", range(6))

@@ -162,7 +162,7 @@ def resigned(attacker: Attacker, deployed: Deployed, every: int) -> int:
     return count
 
 
-@pytest.mark.often(of=lambda every: every > 1)
+@pytest.mark.often(when=lambda every: every > 1)
 @pytest.mark.parametrize(
     ("algorithm", "rules", "every"),
     [("LinTS-SDP", {"mixers": 2}, 3), ("LinTS-SDP", {"mixers": 2}, 1), ("LinTS-JDP", {}, 1)],

@@ -77,7 +77,7 @@ def only_answers_count(one: Seen, two: Seen) -> bool:
     return told(one) == told(two)
 
 
-@pytest.mark.often(of=lambda case: case.key in OF_EVERY_CLASS)
+@pytest.mark.often(when=lambda case: case.key in OF_EVERY_CLASS)
 @every_case
 def test_the_same_answers_lead_to_the_same_asks_and_states(case: Case) -> None:
     assert only_answers_count(*own_runs(case.key))
@@ -180,7 +180,7 @@ def truthful(choice: Choice) -> bool:
     return len(arms) == 1 or bool(stats.chisquare(counts, np.sum(counts) * said / np.sum(said)).pvalue > FALSE_ALARM)
 
 
-@pytest.mark.often(of=lambda key: key in OF_EVERY_CLASS)
+@pytest.mark.often(when=lambda key: key in OF_EVERY_CLASS)
 @pytest.mark.parametrize("key", CHOOSING)
 def test_stated_probabilities_are_frequencies(key: str) -> None:
     """False alarms: 1e-6 for each of three snapshots."""
@@ -202,7 +202,7 @@ def test_probabilities_a_tenth_off_are_noticed() -> None:
     assert not truthful(Choice(actions=choice.actions, probabilities=0.9 * choice.probabilities))
 
 
-@pytest.mark.often(of=lambda key: key in OF_EVERY_CLASS)
+@pytest.mark.often(when=lambda key: key in OF_EVERY_CLASS)
 @pytest.mark.parametrize("key", CHOOSING)
 def test_a_device_decides_by_its_own_features(key: str) -> None:
     case, users = CASES[key], 9

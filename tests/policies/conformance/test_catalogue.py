@@ -133,7 +133,7 @@ def test_an_ask_that_is_not_in_the_guarantee_is_noticed() -> None:
     assert spent(policy, case) > 1.3 * policy.guarantee.epsilon
 
 
-@pytest.mark.often(of=lambda case: case.key in OF_EVERY_CLASS)
+@pytest.mark.often(when=lambda case: case.key in OF_EVERY_CLASS)
 @every_case
 def test_every_result_has_its_regret_bounds(case: Case) -> None:
     result = simulated(case.key, "law", seeds=2)

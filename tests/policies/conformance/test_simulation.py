@@ -66,7 +66,7 @@ def regrets(key: str, path: str, *, seeds: int) -> tuple[Any, Any]:
     return own.regret, simple.regret
 
 
-@pytest.mark.often(of=lambda key, path: key in (OF_EVERY_CLASS if path == "law" else DECIDED_BY_MESSAGES))
+@pytest.mark.often(when=lambda key, path: key in (OF_EVERY_CLASS if path == "law" else DECIDED_BY_MESSAGES))
 @every_path
 @pytest.mark.parametrize("key", ACCELERATED)
 def test_players_are_exact_accelerations(key: str, path: str) -> None:
@@ -85,7 +85,7 @@ DRAWN_OTHERWISE = {"UCB-episodes", "GOPE"}  # although there is no privacy; PE i
 PRIVATE = [key for key, case in CASES.items() if case.policy.privacy.noisy]
 
 
-@pytest.mark.often(of=lambda case: case.key in BY_MESSAGES | DRAWN_OTHERWISE)
+@pytest.mark.often(when=lambda case: case.key in BY_MESSAGES | DRAWN_OTHERWISE)
 @every_case
 def test_aggregates_have_the_law_of_messages(case: Case) -> None:
     law, messages = (simulated(case.key, path, seeds=SEEDS) for path in ("law", "messages"))
@@ -120,7 +120,7 @@ def differ(one: Any, two: Any) -> bool:
     return max(apart(*means), apart(*squares)) > 4.9
 
 
-@pytest.mark.often(of=lambda key: key in BY_MESSAGES | {"LinTS-SDP", "LinTS per arm", "SDP-DPE", "DP-SE"})
+@pytest.mark.often(when=lambda key: key in BY_MESSAGES | {"LinTS-SDP", "LinTS per arm", "SDP-DPE", "DP-SE"})
 @pytest.mark.parametrize("key", PRIVATE)
 def test_the_noise_of_a_release_has_one_law(key: str) -> None:
     assert not differ(noise(key, "law"), noise(key, "messages"))
@@ -135,7 +135,7 @@ def test_a_fifth_less_noise_is_noticed() -> None:
     assert not one_law(law.regret[:, -1], messages.regret[:, -1])
 
 
-@pytest.mark.often(of=lambda case, path: case.key in (OF_EVERY_CLASS if path == "law" else BY_MESSAGES))
+@pytest.mark.often(when=lambda case, path: case.key in (OF_EVERY_CLASS if path == "law" else BY_MESSAGES))
 @every_path
 @every_case
 def test_a_seed_gives_the_same_run_beside_any_other_seeds(case: Case, path: str) -> None:
@@ -149,7 +149,7 @@ def test_a_seed_gives_the_same_run_beside_any_other_seeds(case: Case, path: str)
         }
 
 
-@pytest.mark.often(of=lambda case: case.key in OF_EVERY_CLASS)
+@pytest.mark.often(when=lambda case: case.key in OF_EVERY_CLASS)
 @every_case
 def test_learning_goes_on_from_a_stored_state(case: Case) -> None:
     policy = case.policy
@@ -168,7 +168,7 @@ def test_learning_goes_on_from_a_stored_state(case: Case) -> None:
     assert len(at_once.states) > 0
 
 
-@pytest.mark.often(of=lambda case: case.key in OF_EVERY_CLASS)
+@pytest.mark.often(when=lambda case: case.key in OF_EVERY_CLASS)
 @every_case
 def test_states_are_never_changed_in_place(case: Case) -> None:
     before = usual(case.key).noted
@@ -199,7 +199,7 @@ def with_privacy(policy: Policy[Any], privacy: Privacy) -> Policy[Any]:
     return type(policy)(**own | {"privacy": privacy})
 
 
-@pytest.mark.often(of=lambda key, path: key in (OF_EVERY_CLASS if path == "law" else BY_MESSAGES))
+@pytest.mark.often(when=lambda key, path: key in (OF_EVERY_CLASS if path == "law" else BY_MESSAGES))
 @every_path
 @pytest.mark.parametrize("key", WITH_NONE)
 def test_an_infinite_epsilon_is_no_privacy(key: str, path: str) -> None:
