@@ -1,7 +1,6 @@
-"""`audit`: try to refute what a mechanism, a protocol or a policy claims.
+"""`audit`: try to refute the claim of a mechanism, a protocol or a policy.
 
-A policy is attacked by its releases (`audit.policies`), by other users' view of it (`view_target`), or in one run
-with many canaries (`one_run_target`).
+A policy is attacked by its releases, by other users' view of it, or in one run with many canaries.
 """
 
 from __future__ import annotations
@@ -73,8 +72,7 @@ def view_target(
     """Make a target of other users' view of a policy: its snapshots, or their actions with probabilities.
 
     The first episode, with the canary in it, is answered many times under either neighbour; the policy learns and
-    publishes, and other users act. The view is a function of the releases, so it shows how much of the price an
-    onlooker sees. The claim is the policy's own unless epsilon and delta are given.
+    publishes, and other users act. The claim is the policy's own unless epsilon and delta are given.
     """
     stated = policy.guarantee
     claimed, at = stated.epsilon if epsilon is None else epsilon, stated.delta if delta is None else delta
@@ -150,9 +148,9 @@ def one_run_target(
 ) -> AuditRow:
     """Audit a policy in one run: toss a coin for each of many users, release once, and guess all coins.
 
-    In the local model the server sees every report, so many users report. Elsewhere the users of the first batch
-    have features e_1, e_2, ..., and a coin decides whether their reward is the largest or the least, so the coins of as
-    many users as there are coordinates move a coordinate of the sum each. `sampling.one_run_bound` gives the bound.
+    In the local model the server sees every report, so many users report. Elsewhere the first batch's users have
+    features e_1, e_2, ..., and each coin decides whether the reward is the largest or the least.
+    `sampling.one_run_bound` gives the bound.
     """
     stated, private = policy.guarantee, protects_features(policy)
     claimed, at = stated.epsilon if epsilon is None else epsilon, stated.delta if delta is None else delta
@@ -196,7 +194,7 @@ def one_run_target(
 
 
 def _distinct_reports(policy: Policy[Any], query: SumQuery, first: PlayedRounds) -> list[Floats]:
-    """Return reports of the first batch's users, under either reward, whose features are different unit vectors."""
+    """Return reports of the first batch's users, whose features are different unit vectors, under either reward."""
     users, features = len(first.rewards), first.features
     if features is not None:
         constant = bool(getattr(policy, "intercept", False))
@@ -247,10 +245,10 @@ def audit(
     env, rounds
         For a policy: its environment, and how long it is played (by default its horizon).
     epsilon, delta
-        A name is calibrated for this budget, 1 and 1e-5 by default. For a value, or an algorithm without privacy, the
-        claim; by default its stated guarantee.
+        The budget for which a name is calibrated, 1 and 1e-5 by default. For a value, or an algorithm without privacy,
+        the claim; by default its stated guarantee.
     trust
-        For a policy by its place: which of its privacy models; by default the first with privacy.
+        For a policy by its place: its privacy model; by default the first with privacy.
     view : {"releases", "snapshot", "actions", "one-run"}
         The observer's view: all released answers, or, for a policy, one of the others.
     trials : int
@@ -302,7 +300,7 @@ def make_target(
     trust: str | None,
     view: str,
 ) -> Target:
-    """Make the target; the same arguments give the same target in every process."""
+    """Make the target; the same arguments give the same target everywhere."""
     settled = {*mechanisms.MECHANISMS, *mechanisms.PROTOCOLS}
     if trust is not None and (not isinstance(target, str) or target in settled):
         raise InvalidArgument("trust", trust, "left out, except for a policy given as module:Class")
@@ -327,7 +325,7 @@ def make_target(
 def _claim_instead(
     target: Any, policy: Policy[Any], epsilon: float | None, delta: float | None, view: str
 ) -> tuple[float | None, float | None]:
-    """Return the epsilon and delta that replace a policy's stated ones; None for a name, calibrated for its budget."""
+    """Return the epsilon and delta that replace a policy's stated ones, if any."""
     if policy.privacy.noisy:
         return (epsilon, delta) if isinstance(target, Policy) else (None, None)
     if epsilon is None and delta is not None:
@@ -346,7 +344,7 @@ def _resolve_policy(
     delta: float | None,
     trust: str | None,
 ) -> tuple[str, Policy[Any], Environment, int]:
-    """Return a policy given by name, by place or as a value, with its name, environment and rounds."""
+    """Return a policy from a name, place or value, with its name, environment and rounds."""
     if isinstance(target, Policy):
         if env is None:
             raise InvalidArgument("env", env, "the environment that the policy is played in")

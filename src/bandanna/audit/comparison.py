@@ -21,19 +21,10 @@ _PLAIN = (type(None), bool, int, str, bytes, bytearray)
 
 
 def take_apart(value: Any, path: str = "") -> Iterator[ValueLeaf]:
-    """Take a value apart into leaves; equal sequences mean equal values.
+    """Take a value of any kind apart into leaves; equal sequences mean equal values.
 
-    Parameters
-    ----------
-    value
-        Anything: numbers, texts, arrays, containers, dataclasses, objects of any class.
-    path
-        The name of the value; the names of its parts begin with it.
-
-    Returns
-    -------
-    Iterator of (path, leaf)
-        Paths are made of names of attributes and indices, never of keys or contents.
+    Each leaf comes with its path, which begins with `path` and has names of attributes and indices, never keys or
+    contents.
     """
     return _iterate_leaves(value, path, ())
 
@@ -58,7 +49,7 @@ def _iterate_leaves(value: Any, path: str, above: tuple[int, ...]) -> Iterator[V
 
 
 def _inner_parts(value: Any, path: str, above: tuple[int, ...]) -> Iterator[ValueLeaf]:
-    """Yield the parts of a value that is not plain: contents, attributes, and the state that a copy is made from."""
+    """Yield a value's contents, attributes, and the state that a copy is made from."""
     kind = type(value)
     if isinstance(value, type | BuiltinFunctionType | ModuleType):
         yield path, _name(value)
@@ -94,7 +85,7 @@ def _inner_parts(value: Any, path: str, above: tuple[int, ...]) -> Iterator[Valu
 
 
 def _list_attributes(value: Any) -> list[tuple[str, Any]]:
-    """Return attributes of an object in a fixed order, without cached properties."""
+    """Return an object's attributes in a fixed order, without cached properties."""
     kind = type(value)
     slots = [name for each in kind.__mro__ for name in _list_slots(each)]
     held = {name: getattr(value, name) for name in slots if hasattr(value, name)} | dict(getattr(value, "__dict__", {}))
@@ -117,7 +108,7 @@ def _list_slots(kind: type) -> list[str]:
 
 
 def _has_hidden_content(value: Any) -> bool:
-    """Return whether an object holds more than attributes, as objects of C do."""
+    """Return whether an object holds more than attributes, as in C."""
     try:
         object.__reduce_ex__(value, 4)
     except Exception:
@@ -158,7 +149,7 @@ def _cell_content(cell: Any) -> Any:
 
 
 def _array_leaf(array: NDArray[Any], path: str, above: tuple[int, ...]) -> Iterator[ValueLeaf]:
-    """Yield an array by type, shape and entries; bytes do not describe arrays of objects or of padded entries."""
+    """Yield an array by type, shape and entries; bytes do not describe objects or padding."""
     dtype = array.dtype
     if dtype.names:
         for name in dtype.names:
@@ -190,7 +181,7 @@ def first_difference(one: Any, two: Any) -> str | None:
 
 
 def list_arrays(value: Any, above: tuple[int, ...] = ()) -> Iterator[NDArray[Any]]:
-    """Yield all numbers of a value as arrays, in order; anything else is left out."""
+    """Yield all numbers of a value as arrays, in order."""
     if isinstance(value, np.ndarray | np.generic):
         if value.dtype.kind in "biuf":
             yield np.asarray(value)
@@ -208,14 +199,14 @@ def list_arrays(value: Any, above: tuple[int, ...] = ()) -> Iterator[NDArray[Any
 
 
 def _declared_attributes(value: Any) -> list[tuple[str, Any]]:
-    """Return attributes in the order in which a dataclass declares them, then the others."""
+    """Return declared attributes of a dataclass in order, then the others."""
     attributes = dict(_list_attributes(value))
     order = [name for name in getattr(type(value), "__dataclass_fields__", {}) if name in attributes]
     return [(name, attributes[name]) for name in dict.fromkeys([*order, *attributes])]
 
 
 def _number(value: Any) -> Any:
-    """Return a number as NumPy takes it: an integer beyond 64 bits as a float."""
+    """Return a number for NumPy: an integer beyond 64 bits as a float."""
     if isinstance(value, int) and abs(value) < 2**63:
         return int(value)
     try:
@@ -225,7 +216,7 @@ def _number(value: Any) -> Any:
 
 
 def numbers_from_leaves(found: list[ValueLeaf]) -> list[float]:
-    """Return leaves as numbers, for a test of samples; a leaf that is not a number becomes a digest in [0, 1)."""
+    """Return leaves as numbers for a test of samples; other leaves become digests in [0, 1)."""
     columns: list[float] = []
     for _, token in found:
         match token:

@@ -7,8 +7,7 @@ told apart by the sum of their losses on a grid,
 
     T = sum_j round(L_j / h),     L_j = log P_j(x_j) / Q_j(x_j).
 
-T is a function of the releases, and its laws are convolutions. So every result is a lower bound, exact but for rounding
-errors, however coarse h is.
+T is a function of the releases, so its laws, which are convolutions, give a lower bound however coarse h is.
 """
 
 from __future__ import annotations
@@ -54,12 +53,12 @@ _FAR = 12.0  # standard deviations
 
 
 def hockey_stick(p: Floats, q: Floats, epsilon: float) -> float:
-    """Return H(P, Q; epsilon) of two laws on one support."""
+    """Return H(P, Q; epsilon) of two laws."""
     return float(np.maximum(p - math.exp(min(epsilon, 700.0)) * q, 0.0).sum())
 
 
 def least_epsilon(p: Floats, q: Floats, delta: float) -> float:
-    """Return the least epsilon at delta of two enumerated laws in both directions; infinity if there is none."""
+    """Return the least epsilon at delta of two enumerated laws in both directions, or infinity."""
 
     def exceeds(epsilon: float) -> bool:
         return max(hockey_stick(p, q, epsilon), hockey_stick(q, p, epsilon)) > delta
@@ -75,7 +74,7 @@ def least_epsilon(p: Floats, q: Floats, delta: float) -> float:
 
 
 def best_tests(p: Floats, q: Floats) -> tuple[Floats, Floats]:
-    """Return powers and levels of the most powerful tests of P against Q, at every likelihood ratio."""
+    """Return powers and levels of the likelihood-ratio tests of P against Q."""
     p, q = (law[(p > 0) | (q > 0)] for law in (p, q))
     with np.errstate(divide="ignore"):
         order = np.argsort(np.log(q) - np.log(p), kind="stable")
@@ -84,7 +83,7 @@ def best_tests(p: Floats, q: Floats) -> tuple[Floats, Floats]:
 
 
 def pure_loss(pairs: Sequence[LawPair]) -> float:
-    """Return the largest loss of independent releases together, in both directions."""
+    """Return the largest loss of independent releases, in both directions."""
     return max(sum(_largest_loss(p, q) for p, q in pairs), sum(_largest_loss(q, p) for p, q in pairs), 0.0)
 
 
@@ -96,7 +95,7 @@ def _largest_loss(p: Floats, q: Floats) -> float:
 
 
 def compose_pairs(pairs: Sequence[LawPair]) -> LawPair:
-    """Return the laws of the sum of all losses on a grid; for one release the laws themselves."""
+    """Return the laws of the sum of all losses on a grid, or one release's own."""
     if len(pairs) == 1:
         return pairs[0]
     total: LawPair = (np.ones(1), np.ones(1))
@@ -124,7 +123,7 @@ def _convolve(one: Floats, two: Floats) -> Floats:
 
 
 def _gather_tails(p: Floats, q: Floats) -> LawPair:
-    """Gather at either end the places that are rare under both laws."""
+    """Gather places that are rare under both laws at either end."""
     both = np.maximum(p, q)
     begin = int(np.searchsorted(np.cumsum(both), _RARE))
     end = len(both) - int(np.searchsorted(np.cumsum(both[::-1]), _RARE))
@@ -140,7 +139,7 @@ def _gather_tails(p: Floats, q: Floats) -> LawPair:
 
 
 def gaussian_pair(mu: float) -> LawPair:
-    """Return N(mu, 1) and N(0, 1) in cells whose losses are a step of the grid apart."""
+    """Return N(mu, 1) and N(0, 1) in cells a step of the grid apart."""
     width = min(_STEP / mu, 0.01) if mu > 0 else 1.0
     edges = np.arange(-_FAR, _FAR + mu + width, width)
     below = [np.concatenate([[0.0], special.ndtr(edges - by), [1.0]]) for by in (mu, 0.0)]
@@ -169,13 +168,13 @@ def shuffle_gaussian_pairs(protocol: ShuffleGaussian, one: Floats, two: Floats) 
     """Return the exact laws of a nearly optimal statistic of n shuffled Gaussian reports, (users, dim) of each
     neighbour.
 
-    If the others have the neighbour's mean, the likelihood ratio is the mean of those of single reports. On a grid,
+    With all others at the neighbour's mean, the likelihood ratio is the mean of those of single reports. On a grid,
 
         T = min(sum_i floor(Z_i / h), K),     Z_i = exp(m (y_i - m/2) / std^2),
 
-    where y_i is the report's coordinate on the line from one neighbour (at 0) to the other (at m). T does not depend on
-    the order of the reports, and its law is a convolution whatever means the others have: a lower bound, the best one
-    where all others are at 0. None where several users differ, or where the batch is too large.
+    where y_i is the report's coordinate on the line from one neighbour (at 0) to the other (at m). T ignores the order
+    of the reports, and its law gives a lower bound whatever means the others have. None where several users differ, or
+    where the batch is too large.
     """
     moved = np.flatnonzero(np.any(one != two, axis=-1))
     users, epsilon = len(one), protocol.guarantee.epsilon
@@ -195,7 +194,7 @@ def shuffle_gaussian_pairs(protocol: ShuffleGaussian, one: Floats, two: Floats) 
 
 
 def _cell_law(mean: float, length: float, std: float, step: float) -> Floats:
-    """Return the law of min(floor(Z / h), K) of a report with this mean."""
+    """Return the law of min(floor(Z / h), K) of one report."""
     with np.errstate(divide="ignore"):
         logs = np.log(np.arange(_CELLS + 1) * step)
     edges = logs * std**2 / length + length / 2
@@ -205,7 +204,7 @@ def _cell_law(mean: float, length: float, std: float, step: float) -> Floats:
 
 
 def _convolve_capped(one: Floats, two: Floats) -> Floats:
-    """Return the law of the sum of two independent numbers; values above K become K."""
+    """Return the law of a sum of independent numbers, capped at K."""
     size = fft.next_fast_len(2 * _CELLS + 1, real=True)
     whole = np.maximum(fft.irfft(fft.rfft(one, size) * fft.rfft(two, size), size)[: 2 * _CELLS + 1], 0.0)
     capped = whole[: _CELLS + 1].copy()
@@ -223,13 +222,12 @@ _LONGEST = 4_000_000  # numbers of one total
 def count_pairs(protocol: Protocol, one: Floats, two: Floats) -> list[LawPair] | None:
     """Return the exact laws of every total of shuffled counts that holds the user, under both neighbours.
 
-    The arguments are all users' statistics in their order, (users, dim). In each coordinate of each batch the server
-    sees
+    The arguments are all users' statistics, (users, dim). In each coordinate of each batch the server sees
 
         total = sum_i floor(s x_i) + sum_i coin(rest of s x_i) + Bin(n b, p)          (`BinomialCounts`)
 
-    with independent coins. The lattice, the coins and their source are read from the device and the mixer that run, not
-    from the price. None where something else than counts is released.
+    with independent coins. Lattice, coins and their source are those of the device and the mixer that run, not of the
+    price. None for other releases.
     """
     pairs: list[LawPair] = []
     for device, mixer, mine, other in _changed_batches(protocol, one, two):
@@ -241,7 +239,7 @@ def count_pairs(protocol: Protocol, one: Floats, two: Floats) -> list[LawPair] |
 
 
 def _changed_batches(protocol: Protocol, one: Floats, two: Floats) -> Iterator[tuple[Device, Any, Floats, Floats]]:
-    """Yield device, mixer and statistics of every batch in which something differs."""
+    """Yield device, mixer and statistics of every batch that differs."""
     if isinstance(protocol, ConcurrentShuffle):
         moved = np.flatnonzero(np.any(one != two, axis=-1))
         for device, mixer in zip(protocol.device.levels, protocol.mixer.levels, strict=True):
@@ -277,7 +275,7 @@ def _totals(device: Device, mixer: Any, one: Floats, two: Floats) -> list[LawPai
 def _encode_column(
     device: BinomialCounts | RoundedCounts | RepeatedBits, values: Floats, column: int
 ) -> tuple[Ints, Floats]:
-    """Return, for one coordinate of all users, the count that is sent for certain and the probability of one more."""
+    """Return all users' certain counts in one coordinate, and the probabilities of one more."""
     if isinstance(device, RepeatedBits):
         return device.copies * values[:, column].astype(np.int64), np.zeros(len(values))
     scaled = device.scale * np.maximum(values - device.domain.lower, 0.0)[:, column]
@@ -287,7 +285,7 @@ def _encode_column(
 
 
 def _sum_law(whole: Ints, rests: Floats) -> tuple[int, Floats]:
-    """Return the least value of the sum over all users, and its law from there on."""
+    """Return the least value of the sum, and its law from there on."""
     law = np.ones(1)
     for rest in rests[rests > 0]:
         law = np.append(law * (1 - rest), 0.0) + np.append(0.0, law * rest)
@@ -296,7 +294,7 @@ def _sum_law(whole: Ints, rests: Floats) -> tuple[int, Floats]:
 
 
 def _binomial_law(trials: int, chance: float) -> Floats:
-    """Return Bin(trials, chance) around its mean, from an offset that is the same under both neighbours."""
+    """Return Bin(n, p) around its mean, from the same offset under both neighbours."""
     far = math.ceil(_COUNTS_FAR * math.sqrt(trials * chance * (1 - chance))) + 10
     middle = round(trials * chance)
     law = stats.binom.pmf(np.arange(max(0, middle - far), min(trials, middle + far) + 1), trials, chance)
@@ -313,7 +311,7 @@ _NOTHING = 1e-9  # mass: less may be an error of integration, and is left out
 def message_pairs(protocol: Protocol, one: Floats, two: Floats) -> list[LawPair] | None:
     """Return a pair of laws for each message of the user that differs, from statistics (messages, dim).
 
-    None for devices whose message is neither a direction nor a lie of known probability.
+    None unless a message is a direction or a lie of known probability.
     """
     device, pairs = protocol.device, list[LawPair]()
     for mine, other in zip(one, two, strict=True):
@@ -342,8 +340,8 @@ def message_pairs(protocol: Protocol, one: Floats, two: Floats) -> list[LawPair]
 def cap_pair(event: CapEvent, one: Floats, two: Floats) -> LawPair:
     """Return the exact laws of a spherical-cap message of two points v and w of the unit ball: nine cases.
 
-    The direction has one density inside the cap of u0 and another outside; u0 is +-w/|w| at random. So only the caps of
-    +-v and +-w in which a message lies matter (`two_caps_mass`). Steps of candidates are left out.
+    The direction has one density inside the cap of u0 = +-w/|w| and another outside, so only the caps of +-v and +-w
+    that hold a message matter (`two_caps_mass`). Steps of candidates are left out.
     """
     units, lengths = split_length(np.stack([one, two]))
     angle = math.acos(float(np.clip(units[0] @ units[1], -1.0, 1.0)))
@@ -362,7 +360,7 @@ def cap_pair(event: CapEvent, one: Floats, two: Floats) -> LawPair:
 
 
 def _cap_densities(length: float, inside: float, outside: float) -> Floats:
-    """Return the densities in the cap of +w, of -w and in neither; u0 points to +w with probability (1 + length)/2."""
+    """Return the densities in the caps of +w and -w and in neither."""
     to, fro = (1 + length) / 2, (1 - length) / 2
     return np.array([to * inside + fro * outside, to * outside + fro * inside, outside])
 
@@ -370,8 +368,8 @@ def _cap_densities(length: float, inside: float, outside: float) -> Floats:
 def two_caps_mass(event: CapEvent, angle: float) -> float:
     """Return the mass of two caps whose centres are at this angle a, under the uniform law.
 
-    Given T = <u, v> = t, <u, w> is t cos a + sqrt(1 - t^2) sin a S, S a coordinate of a uniform direction in one
-    dimension less: P(both caps) = E[P(S >= (c - T cos a) / (sqrt(1 - T^2) sin a)); T >= c].
+    With T = <u, v> and S a coordinate of a uniform direction in one dimension less: P(both caps) = E[P(S >= (c - T cos
+    a) / (sqrt(1 - T^2) sin a)); T >= c].
     """
     cosine, dim = event.cosine, event.dim
     wide = math.acos(cosine)

@@ -1,8 +1,8 @@
 """The gallery: faults of real privacy software that an audit must refute, and correct code that it must not.
 
 Faulty mechanisms and protocols state the right price for noise that they do not draw, or use the right noise wrongly.
-Known-bad rows have a confidence of 0.95. Known-good rows have 1 - 0.05 / rows, so that by the union bound the
-probability that any of them is refuted by chance is at most 0.05. Seeds are fixed.
+Known-bad rows have a confidence of 0.95. Known-good rows have 1 - 0.05 / rows, so any of them is refuted by chance with
+probability at most 0.05. Seeds are fixed.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def textbook_laplace(value: float, scale: float, runs: int, rng: np.random.Gener
 
         noise = -scale s log(U),     U a multiple of 2^-53 in (0, 1], s a fair sign,     output = fl(value + noise)
 
-    Some outputs are reached from 0 only and others from 1 only, and reveal the value (Mironov 2012).
+    Outputs that only 0 or only 1 can reach reveal the value (Mironov 2012).
     """
     uniform = 1.0 - rng.random(runs)
     return np.asarray(value + np.where(rng.random(runs) < 0.5, 1.0, -1.0) * (-scale * np.log(uniform)))
@@ -73,8 +73,7 @@ def textbook_laplace(value: float, scale: float, runs: int, rng: np.random.Gener
 def is_reachable(outputs: Floats, value: float, scale: float) -> Bools:
     """Return whether some uniform number gives exactly this output from the value, (runs,).
 
-    Only the uniform numbers nearest to the inverse are tried. A missed one makes an output look impossible under both
-    values, never under one alone.
+    Only the uniform numbers nearest to the inverse are tried; a missed one is missed under both values.
     """
     noise = outputs - value
     best = np.rint(np.exp(-np.abs(noise) / scale) / _STEP)
@@ -85,7 +84,7 @@ def is_reachable(outputs: Floats, value: float, scale: float) -> Bools:
 
 
 def float_laplace() -> Target:
-    """Make the target of textbook Laplace noise, which claims pure epsilon = 1 for a value of 0 or 1."""
+    """Make the target of textbook Laplace noise, which claims pure epsilon = 1."""
 
     def draw(swapped: bool, runs: int, rng: np.random.Generator) -> Floats:
         outputs = textbook_laplace(float(swapped), 1.0, runs, rng)
@@ -102,7 +101,7 @@ DIM, HORIZON, BATCH, DELTA = 5, 20_000, 20, 0.1  # of paper 000's figures
 
 
 def published_std(algorithm: str, epsilon: float, delta: float, *, horizon: int, batch: int) -> float:
-    """Return sigma per entry and draw of LinUCB-LDP, -JDP or -SDP-Amp, as in the public code of paper 000's authors."""
+    """Return sigma per entry and draw of LinUCB-LDP, -JDP or -SDP-Amp in paper 000's public code."""
     if algorithm == "LinUCB-LDP":
         return math.sqrt(math.log(2.5 / delta)) / epsilon
     if algorithm == "LinUCB-JDP":
@@ -133,7 +132,7 @@ def calls_as_run(
 
 
 def call_rho(epsilon: float, delta: float, calls: int) -> float:
-    """Return the rho to which each of `calls` calls was calibrated that share (epsilon, delta)."""
+    """Return the rho of each of `calls` calls that share (epsilon, delta)."""
     if calls <= 10:
         share, tail = epsilon / calls, delta / calls
     else:
@@ -145,8 +144,7 @@ def call_rho(epsilon: float, delta: float, calls: int) -> float:
 def _farthest_reports() -> Floats:
     """Return two reports of paper 000 that are sqrt 12 apart, stacked isometrically, (2, d + d(d+1)/2).
 
-    A report has features (u, 1), a reward, and a matrix with symmetrised noise. With u' = -u and both rewards 1 the
-    reports are sqrt 12 apart (`reproductions/shuffle_linucb`).
+    They have features (u, 1) and (-u, 1), and rewards of 1 (`reproductions/shuffle_linucb`).
     """
     x = np.zeros((2, DIM))
     x[:, 0], x[:, -1] = (1.0, -1.0), 1.0
@@ -154,7 +152,7 @@ def _farthest_reports() -> Floats:
 
 
 def printed_local_noise(epsilon: float) -> Target:
-    """Make the target of LinUCB-LDP: noise sqrt(ln(2.5/delta))/epsilon on reports that may be sqrt 12 apart."""
+    """Make the target of LinUCB-LDP: noise sqrt(ln(2.5/delta))/epsilon on reports up to sqrt 12 apart."""
     std = published_std("LinUCB-LDP", epsilon, DELTA, horizon=HORIZON, batch=BATCH)
     reports = _farthest_reports()
     move = reports[0] - reports[1]
@@ -167,7 +165,7 @@ def printed_local_noise(epsilon: float) -> Target:
 
 
 def reused_tree_noise(epsilon: float) -> Target:
-    """Make the target of LinUCB-JDP: two consecutive releases share their draws, so they differ by a bare report."""
+    """Make the target of LinUCB-JDP: two consecutive releases with the same draws differ by a bare report."""
     std = published_std("LinUCB-JDP", epsilon, DELTA, horizon=HORIZON, batch=BATCH)
     reports = _farthest_reports()
     move = reports[0] - reports[1]
@@ -181,10 +179,7 @@ def reused_tree_noise(epsilon: float) -> Target:
 
 
 def printed_amplification(epsilon: float) -> Target:
-    """Make the target of LinUCB-SDP-Amp: 20 shuffled reports, one of which may be another.
-
-    The score is the likelihood that one of the reports is the other.
-    """
+    """Make the target of LinUCB-SDP-Amp: 20 shuffled reports, scored by the likelihood that one was replaced."""
     std = published_std("LinUCB-SDP-Amp", epsilon, DELTA, horizon=HORIZON, batch=BATCH)
     reports = _farthest_reports()
     length = float(np.linalg.norm(reports[0] - reports[1]))
@@ -201,8 +196,8 @@ def printed_amplification(epsilon: float) -> Target:
 def first_fit_target() -> Target:
     """Make the target of paper 003's first fit: its noise covers half of how far a replaced user moves the gradients.
 
-    At nominal epsilon 8 the fit's share is (epsilon/3, delta/3). All steps together are a Gaussian pair of separation 2
-    sqrt(2 rho) for the rho that was accounted (`reproductions/private_glm`).
+    The fit's share is (epsilon/3, delta/3) at nominal epsilon 8. All steps together have the separation 2 sqrt(2 rho)
+    for the accounted rho (`reproductions/private_glm`).
     """
     nominal, delta, horizon, norm, link = 8.0, 0.02, 5000, 2.0, "probit"  # Table 2, S = 2
     calls, _, _ = calls_as_run(
@@ -233,7 +228,7 @@ _BATCH = 10
 
 
 class RawVariance(NoisySumAnalyzer):
-    """An analyzer with a fault: it shows the sum without noise as the variance."""
+    """An analyzer with a fault: its variance is the sum without noise."""
 
     def analyze(self, state: None, view: MixerState, source: NoiseSource) -> tuple[None, Estimate]:
         state, estimate = super().analyze(state, view, source)
@@ -241,7 +236,7 @@ class RawVariance(NoisySumAnalyzer):
 
 
 class FixedSeed(NoisySumAnalyzer):
-    """An analyzer with a fault: it draws the noise from a generator that starts anew with every release."""
+    """An analyzer with a fault: its noise generator starts anew with every release."""
 
     def analyze(self, state: None, view: MixerState, source: NoiseSource) -> tuple[None, Estimate]:
         return super().analyze(state, view, FastNoise(np.random.default_rng(0)))
@@ -269,7 +264,7 @@ def target_with_server(server: type[NoisySumAnalyzer]) -> Target:
 
 @dataclass(frozen=True, kw_only=True)
 class HonestBatches(Policy[list[Floats]]):
-    """A policy without faults: the state is a list of released sums, and all arms are equally good."""
+    """A policy without faults: the state is a list of released sums."""
 
     trusts = ("central",)
     privacy: Privacy = central(epsilon=1.0, delta=1e-3)
@@ -277,7 +272,6 @@ class HonestBatches(Policy[list[Floats]]):
 
     @cached_property
     def protocol(self) -> CentralGaussian:
-        """The protocol of a batch."""
         return CentralGaussian.calibrate(domain=LinearReport(features=2), budget=PARTIAL_BUDGET)
 
     @property
@@ -304,14 +298,13 @@ class HonestBatches(Policy[list[Floats]]):
 
 
 def _lengthen_reports(statistic: Statistic, some: Any, times: float) -> Statistic:
-    """Multiply some reports after they were clipped."""
     values = np.array(statistic.values)
     values[some] *= times
     return statistic.domain.sealed(values, clipped=statistic.clipped)
 
 
 class LongInTheMiddle(HonestBatches):
-    """A fault: one position of a batch has reports 20 times too long; later batches have a twentieth of the noise."""
+    """A fault: one position has reports 20 times too long; later batches have little noise."""
 
     def report(self, query: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
         honest = super().report(query, played, coins)
@@ -367,7 +360,7 @@ _CONSTANTS = GLMJDPConstants(
 class PrintedGLMJDP(GLMJDP):
     """GLM-JDP as printed: criterion I, which reads a user's raw contexts, has theta_o fitted anew at once.
 
-    Whether the optimiser was called is public, because devices get another theta, and no noise covers it.
+    Each fit is visible without noise, because devices get another theta.
     """
 
     def act(self, snapshot: Any, contexts: Floats, coins: Any) -> Any:
@@ -384,7 +377,7 @@ class PrintedGLMJDP(GLMJDP):
 
 
 def count_later_queries(policy: GLMJDP, context: Floats, rng: np.random.Generator) -> int:
-    """Return the number of queries after the first round, for a user with this one arm."""
+    """Return the number of queries after the first round, for a user with this arm."""
     state, desk, asked = policy.init(), RunnerState(), 0
     episode = policy.episode(state)
     assert isinstance(episode, FixedLength)
@@ -405,7 +398,7 @@ def count_later_queries(policy: GLMJDP, context: Floats, rng: np.random.Generato
 
 
 def refits_target(kind: type[GLMJDP]) -> Target:
-    """Make the target in which the number of queries after the first round reveals the first user's contexts."""
+    """Make the target in which the number of later queries reveals the first user's contexts."""
     policy = kind(
         dim=2,
         horizon=20,
@@ -443,11 +436,10 @@ class UnderstatedGaussian(GaussianMechanism):
 
 @dataclass(frozen=True, kw_only=True)
 class AddOrRemove(Ball):
-    """A ball with its radius as the sensitivity: right if a user is left out, wrong if one is replaced."""
+    """A ball whose sensitivity is its radius: right for leaving a user out, not for replacing one."""
 
     @property
     def sensitivity(self) -> float:
-        """Half of the right sensitivity."""
         return self.bound
 
 
@@ -465,7 +457,7 @@ def forgotten_factor() -> Target:
 
 
 def _neighbour_sums() -> tuple[CentralGaussian, Floats]:
-    """Return a protocol that keeps the budget, and the sums of a batch under both neighbours, (2, dim)."""
+    """Return a private protocol and a batch's sums under both neighbours, (2, dim)."""
     protocol = CentralGaussian.calibrate(domain=Ball(dim=2), budget=BUDGET)
     return protocol, farthest_points(protocol.domain)
 
@@ -482,7 +474,7 @@ def reused_noise() -> Target:
 
 
 def renoised_batch() -> Target:
-    """Make the target of a batch released twice with fresh noise, as after a crash or for a second reader."""
+    """Make the target of a batch released twice with fresh noise, as after a crash."""
     protocol, sums = _neighbour_sums()
 
     def draw(swapped: bool, runs: int, rng: np.random.Generator) -> Floats:
@@ -494,7 +486,7 @@ def renoised_batch() -> Target:
 
 
 def closed_by_answers() -> Target:
-    """Make the target of a batch that ends when enough users have answered: its length reveals who did not."""
+    """Make the target of a batch whose length reveals who did not answer."""
     protocol, sums = _neighbour_sums()
 
     def draw(swapped: bool, runs: int, rng: np.random.Generator) -> Floats:
@@ -568,7 +560,7 @@ def gallery_targets() -> Iterator[tuple[str, str, Callable[[], Target]]]:
 
 
 def trials_for(name: str, trials: int) -> int:
-    """Return the number of runs of a row: more where a count must show a large epsilon, fewer where a run is slow."""
+    """Return the number of runs of a row: more to show a large epsilon, fewer for slow ones."""
     if name in _SLOW:
         return min(trials, _SLOW[name])
     return max([trials, *(most for word, most in _MANY.items() if name.endswith(word))])

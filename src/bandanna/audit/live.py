@@ -42,7 +42,7 @@ def audit_task(
     Parameters
     ----------
     task : Task
-        The task.
+        The test task.
     deployment : Deployment
         How clients reach it (`load_simulation.HttpDeployment`).
     env : Environment, optional
@@ -94,7 +94,7 @@ def audit_task(
 
 
 class CanaryUsers(SimulatedUsers):
-    """Simulated users; the first in every batch tosses a coin, and `right` of the `coins` are guessed from releases."""
+    """Simulated users; every batch's first tosses a coin, and `right` of the `coins` are guessed."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class CanaryUsers(SimulatedUsers):
         self._both: tuple[Floats, Floats] | None = None
 
     def told(self, view: CurrentPublication, rows: PlayedRounds) -> PlayedRounds:
-        """Return the batch with a canary in it, and keep the noiseless publication under either coin."""
+        """Put a canary into the batch, and keep the noiseless publication under either coin."""
         policy, episode = self.task.policy, view.episode()
         assert episode is not None
         query = next(policy.learn(view.state, episode))
@@ -156,7 +156,7 @@ def _replace_first_row(rows: PlayedRounds, row: PlayedRounds) -> PlayedRounds:
 def _learn_without_noise(
     policy: Policy[Any], state: Any, episode: Episode, rows: PlayedRounds, rng: np.random.Generator
 ) -> Any:
-    """Return the state after this batch without noise in its sums; running sums go on from the published one."""
+    """Return the state after this batch without noise; running sums continue the published one."""
     coins = GeneratorRandomness(lambda _: rng)
 
     def answer(query: SumQuery) -> Estimate:
@@ -170,6 +170,6 @@ def _learn_without_noise(
 
 
 def _released_numbers(state: Any) -> Floats:
-    """Return the released numbers of a state: its sum if it has one, else all its numbers."""
+    """Return the released sum of a state, or else all its numbers."""
     held = [state.total] if hasattr(state, "total") else list(list_arrays(state))
     return np.concatenate([np.asarray(each, dtype=float).ravel() for each in held])

@@ -70,7 +70,7 @@ def target_from_mechanism(
     epsilon: float | None = None,
     delta: float = 1e-5,
 ) -> Target:
-    """Make the target of a mechanism, at its stated epsilon at delta or at a claimed epsilon."""
+    """Make the target of a mechanism, at its stated or a claimed epsilon at delta."""
     event = mechanism.event
     if epsilon is None:
         epsilon = accountant.epsilon(event, delta)
@@ -126,7 +126,7 @@ def neighbouring_values(mechanism: Mechanism) -> Floats:
 
 
 def enumerate_laws(mechanism: Mechanism) -> LawPair | None:
-    """Return the exact laws of one integer or direction under both neighbours, None for other mechanisms."""
+    """Return the neighbours' exact laws of one integer or direction, None for other mechanisms."""
     event = mechanism.event
     if isinstance(event, events.CapEvent):
         one, two = neighbouring_values(mechanism)
@@ -151,7 +151,7 @@ def enumerate_laws(mechanism: Mechanism) -> LawPair | None:
 
 
 def _laplace_law(scale: float, value: int) -> Floats:
-    """Return the law of value + Z, with everything more than 40 scales away gathered at the ends."""
+    """Return the law of value + Z, with the mass beyond 40 scales at the ends."""
     reach, q = math.ceil(40 * scale), math.exp(-1 / scale)
     k = np.arange(-reach, reach + 1) - value
     law = (1 - q) / (1 + q) * q ** np.abs(k)
@@ -160,7 +160,7 @@ def _laplace_law(scale: float, value: int) -> Floats:
 
 
 def _stream_target(mechanism: ContinualGaussian, name: str, claim: Claim) -> Target:
-    """Make the target of a stream whose neighbours differ in the first element."""
+    """Make a stream's target, whose neighbours differ in the first element."""
     horizon, dim = mechanism.factorisation.horizon, mechanism.dim
     first = mechanism.sensitivity * np.eye(dim)[0]
 
@@ -201,8 +201,6 @@ def _stream_target(mechanism: ContinualGaussian, name: str, claim: Claim) -> Tar
 
 
 def _calibrate_binomial(epsilon: float, delta: float) -> BinomialMechanism:
-    """Return the binomial mechanism with the fewest coins for one integer."""
-
     def made(trials: float) -> BinomialMechanism:
         return BinomialMechanism(trials=math.ceil(trials), shift=float(_STEPS), reach=_STEPS, rounded=False)
 
@@ -259,9 +257,9 @@ def target_from_protocol(
     epsilon: float | None = None,
     delta: float | None = None,
 ) -> Target:
-    """Make the target of a protocol, at its stated guarantee or at a claimed epsilon, for one participation.
+    """Make the target of a protocol for one participation, at its stated guarantee or a claimed epsilon.
 
-    All other users have the neighbour's statistic: a different report is seen best among equal ones.
+    All other users have the neighbour's statistic, among which a different report is seen best.
     """
     scripts = [ReleaseScript(releases=(each,)) for each in _make_release_pairs(protocol, users=users, steps=steps)]
     stated = protocol.guarantee
@@ -282,7 +280,7 @@ def target_from_scripts(
 ) -> tuple[Target, int | None]:
     """Make a target, without a name, from releases to several pairs of neighbours, the usual pair first.
 
-    Also return the index of the pair under attack; None if no noise hides the user.
+    Also return the attacked pair's index; None if no noise hides the user.
     """
     if (bare := next((each.bare for each in scripts if each.bare), None)) is not None:
         return Target(name="", claim=Claim(epsilon=epsilon, delta=delta), leaks=bare[1], why=bare[0]), None
@@ -303,7 +301,7 @@ def target_from_scripts(
 
 
 def _make_release_pairs(protocol: Protocol, *, users: int, steps: int) -> list[ReleasePair]:
-    """Return neighbours: three positions with the farthest statistics, and the first with one of them or the origin."""
+    """Return neighbours: three positions with the farthest statistics, and the first also with the origin."""
     one, two = farthest_points(protocol.domain)
     origin = np.broadcast_to(protocol.domain.origin, one.shape)
     count = users if isinstance(protocol, BatchProtocol) else steps

@@ -54,10 +54,9 @@ class UserPosition:
 class LeakSearch:
     """Search for users whose rows change the output of a policy although the noised sums stay the same.
 
-    A run is repeated several times with the same answers and other rows of all users: extreme rewards, the ends of
-    their range and 0, and rewards from all over it, with random features. If the output differs from the first run,
-    bisection over users finds the first whose row makes the difference, and with it two neighbours. The same runs give
-    all reports to every query, so that reports longer than the domain allows are found.
+    A run is repeated several times with the same answers and other rows of all users: extreme rewards, 0, rewards from
+    all over their range, and random features. If the output differs, bisection finds the first user whose row makes the
+    difference, and so two neighbours. The same runs show reports longer than the domain allows.
 
     Parameters
     ----------
@@ -75,11 +74,10 @@ class LeakSearch:
 
     @cached_property
     def probe(self) -> RecordedRun:
-        """Return the run with all users' own rows."""
         return play_probe(self.policy, self.env, rounds=self.rounds, seed=self.seed, canaries=self.base)
 
     def with_calm_rewards(self) -> LeakSearch | None:
-        """Return the search with one common reward with which the run does not fail, None if there is none."""
+        """Return the search with one common reward that does not fail, None without any."""
         rounds = np.arange(self.rounds)
         for reward in _CALM_REWARDS:
             base = Substitution(rounds=rounds, rewards=np.full(self.rounds, reward), private=False)
@@ -90,7 +88,6 @@ class LeakSearch:
 
     @cached_property
     def places(self) -> list[UserPosition]:
-        """Return all users who report, in the order of their rounds."""
         return [
             UserPosition(episode=number, position=position)
             for number, (_, played) in enumerate(self.probe.episodes)
@@ -98,12 +95,11 @@ class LeakSearch:
         ]
 
     def find_round(self, place: UserPosition) -> int:
-        """Return the round of this user."""
         return self.probe.begins[place.episode] + place.position
 
     @cached_property
     def reward_range(self) -> tuple[float, float]:
-        """Return the least and the largest reward that the policy or the environment has; at least [-1, 1]."""
+        """Return the policy's or the environment's range of rewards; at least [-1, 1]."""
         declared = getattr(self.policy, "reward_range", None) or (-1.0, 1.0)
         seen = [
             float(each) for _, played in self.probe.episodes for each in (played.rewards.min(), played.rewards.max())
@@ -112,7 +108,7 @@ class LeakSearch:
 
     @cached_property
     def crowds(self) -> list[Substitution]:
-        """Return other rows for all users: large and small rewards, none, the ends of the range, 0, and all over it."""
+        """Return other rows for all users, with rewards large, small, none, at the ends and between."""
         users, rng = len(self.places), np.random.default_rng([self.seed, 7])
         runs = min(_MOST, max(_FEWEST, math.ceil(MIN_REWARD_VALUES / users)))
         low, high = self.reward_range
@@ -137,7 +133,7 @@ class LeakSearch:
         return bool(getattr(self.policy, "intercept", False))
 
     def _features(self, rng: np.random.Generator) -> Floats | None:
-        """Return features for all users, in random directions and of several lengths."""
+        """Return random directions of several lengths for all users."""
         own = self.probe.episodes[0][1].features
         if own is None or self.base is not None:
             return None
@@ -148,7 +144,7 @@ class LeakSearch:
 
     @cached_property
     def seen(self) -> list[RecordedRun]:
-        """Return a run with each of these rows and the answers of the first run."""
+        """Return a run per crowd with the answers of the first run."""
         return [self._with(crowd) for crowd in self.crowds]
 
     def _with(self, crowd: Substitution) -> RecordedRun:
@@ -159,7 +155,7 @@ class LeakSearch:
         return crowd if self.base is None else crowd.over(self.base)
 
     def leaks(self) -> Iterator[tuple[str, UserPosition, tuple[Substitution, Substitution]]]:
-        """Yield what differs with other rows and the same answers, the user whose row causes it, and the neighbours."""
+        """Yield each difference with the same answers, the user whose row causes it, and the neighbours."""
         checked = False
         for crowd, seen in zip(self.crowds, self.seen, strict=True):
             if self.probe.difference(seen) is not None:
@@ -169,7 +165,7 @@ class LeakSearch:
                 yield self._find_culprit(crowd, self.probe.difference)
 
     def _check_repeatable(self, crowd: Substitution) -> None:
-        """Refuse a policy whose runs differ with the same rows, coins and answers."""
+        """Refuse a policy whose repeated runs differ."""
         again = self._with(crowd.first(0))
         if (difference := self.probe.difference(again)) is not None:
             hint = f"With the same rows, coins and answers {difference} differed in a second run. Draw from coins only"
@@ -177,10 +173,9 @@ class LeakSearch:
             raise InvalidArgument("target", type(self.policy).__name__, allowed, hint)
 
     def find_suspects(self) -> list[NeighbourRecording]:
-        """Return neighbours for whom more than one report differs: scales of noise, fields beside a total, others'
-        reports.
+        """Return neighbours for whom scales of noise, fields beside a total, or others' reports differ.
 
-        That alone is no refutation. The releases to these neighbours are attacked like others.
+        That alone is no refutation: the releases to them are attacked like others.
         """
         half = self.crowds[0].only(slice(0, None, 2))  # all users between them keep their own rows
 
@@ -195,7 +190,7 @@ class LeakSearch:
         return [self._recorded(place, worlds) for _, place, worlds in filter(None, found)]
 
     def _unlike_reports(self, seen: RecordedRun) -> str | None:
-        """Return what differs from the first run in the reports of users who kept their own rows."""
+        """Return the differing reports of users who kept their own rows."""
         for step, (asked, number) in enumerate(zip(self.probe.queries, self.probe.places, strict=True)):
             if asked.query.group != "episode" or not _has_same_query(seen, step, asked.values.shape):
                 continue
@@ -208,7 +203,7 @@ class LeakSearch:
     def _find_culprit(
         self, crowd: Substitution, difference: Callable[[RecordedRun], str | None]
     ) -> tuple[str, UserPosition, tuple[Substitution, Substitution]]:
-        """Find by bisection the first user whose row changes the output. Return the change, the user, the pair."""
+        """Find by bisection the first user whose row changes the output, and the neighbours."""
         without, with_it = 0, len(crowd.rounds)
         what = difference(self._with(crowd)) or ""
         while with_it - without > 1:
@@ -236,11 +231,10 @@ class LeakSearch:
 
     @cached_property
     def standard(self) -> NeighbourRecording:
-        """Record the first user of the batch that pays most."""
         return record_neighbours(self.policy, self.env, rounds=self.rounds, seed=self.seed, probe=self.probe)
 
     def others(self) -> Iterator[NeighbourRecording]:
-        """Yield recordings of one user in each of some other batches, at the position with the longest reports."""
+        """Yield recordings of the users with the longest reports in some other batches."""
         longest = self._find_longest()
         for turn, number in enumerate(self._batches(longest)):
             users = len(self.probe.episodes[number][1].rewards)
@@ -264,7 +258,7 @@ class LeakSearch:
                 )
 
     def _batches(self, longest: dict[int, tuple[float, int, tuple[int, int]]]) -> list[int]:
-        """Return the first two, the middle, the last and the dearest batch, and those with the longest reports."""
+        """Return the first two, the middle, the last, the dearest and the longest batches."""
         asked = sorted(set(self.probe.places))
         if len(asked) > _BATCHES:
             some = {asked[0], asked[1], asked[len(asked) // 2], asked[-1], self.standard.place}
@@ -272,7 +266,7 @@ class LeakSearch:
         return asked
 
     def _find_longest(self) -> dict[int, tuple[float, int, tuple[int, int]]]:
-        """Return for every episode how far two reports of one user exceed the allowed distance, and where."""
+        """Return where, and how far, two reports of one user exceed the allowed distance."""
         found: dict[int, tuple[float, int, tuple[int, int]]] = {}
         for step, (asked, number) in enumerate(zip(self.probe.queries, self.probe.places, strict=True)):
             whole = asked.query.group == "episode" and len(asked.values) == len(self.probe.episodes[number][1].rewards)
@@ -294,7 +288,6 @@ class LeakSearch:
 
     @property
     def looked(self) -> tuple[str, ...]:
-        """Return what was looked at, in words."""
         low, high = self.reward_range
         batches, fields = len(self.probe.episodes), len(self.probe.queries)
         between = (len(self.crowds) - _FIXED) * len(self.places)
@@ -334,7 +327,7 @@ def target_from_policy(
     delta: float | None = None,
     seed: int = 0,
 ) -> Target:
-    """Make the target of a policy, at its stated guarantee or a claimed epsilon, by record and replay in `env`."""
+    """Make the target of a policy by record and replay, at its stated guarantee or a claimed epsilon."""
     stated = policy.guarantee
     claimed, at = stated.epsilon if epsilon is None else epsilon, stated.delta if delta is None else delta
     shown = name or type(policy).__name__
@@ -372,7 +365,7 @@ def target_from_policy(
 
 
 def _find_leak(search: LeakSearch, delta: float) -> str | None:
-    """Return in words which raw data reach the output with a probability above delta, None if nothing was found."""
+    """Describe the raw data that reach the output with a probability above delta, if any."""
     policy, env = search.policy, search.env
     for difference, place, worlds in search.leaks():
         if replay.leaks_often(policy, env, worlds, rounds=search.rounds, delta=delta, confidence=SURE):
@@ -384,6 +377,6 @@ def _find_leak(search: LeakSearch, delta: float) -> str | None:
 
 
 def policy_target(name: str, *, epsilon: float, delta: float) -> Target:
-    """Make the target of an algorithm by name or place, in a small environment of its own."""
+    """Make the target of an algorithm by name or place, in a small environment."""
     policy, setting = targets.make_audited_policy(name, epsilon=epsilon, delta=delta)
     return target_from_policy(policy, setting.env, rounds=setting.rounds, name=name)

@@ -1,8 +1,8 @@
 """Releases under two neighbours: canaries that are far apart, recorded noise, and scripts that run the releases.
 
-A policy's queries, or a protocol alone, come down to batches and streams whose statistics differ in one user.
-`ReleaseScript` runs them by the protocols' message path. Where all noise is Gaussian or Laplace, `RecordingNoise` gives
-the exact separation; laws of counts, answers and directions are computed by `audit.exact`.
+A query's batches and streams differ in one user's statistics. `ReleaseScript` runs them by the protocols' message path.
+`RecordingNoise` gives the exact separation of Gaussian and Laplace noise, `audit.exact` the laws of counts, answers and
+directions.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _ANGLES = 361
 
 
 def farthest_points(domain: Domain) -> Floats:
-    """Return two points of the domain whose distance is its diameter, (2, dim)."""
+    """Return two points of the domain at its diameter, (2, dim)."""
     if isinstance(domain, Ball):
         point = np.full(domain.dim, domain.bound / math.sqrt(domain.dim))  # as far as any in l1 too
         return np.stack([point, -point])
@@ -52,7 +52,7 @@ def farthest_points(domain: Domain) -> Floats:
 
 
 def _unit_rows(features: int, *, intercept: bool) -> tuple[Floats, Floats]:
-    """Return features of length 1 at all angles with rewards 1 and -1: (n, d) and (n,)."""
+    """Return unit features at all angles with rewards 1 and -1: (n, d) and (n,)."""
     slopes = features - 1 if intercept else features
     turns = np.linspace(0, math.pi, _ANGLES) if slopes > 1 else np.array([0.0, math.pi])
     x = np.zeros((len(turns), features))
@@ -69,8 +69,8 @@ def find_farthest_rows(
 ) -> tuple[PlayedRounds, PlayedRounds]:
     """Return two rows of one user whose reports to these queries are as far apart as can be found.
 
-    Rewards take both ends of the clipping range. Features, if `private`, take all angles in a plane and 0; public
-    features are the same in both rows. Distances are measured in units of each query's sensitivity.
+    Rewards take both ends of the clipping range. Private features take all angles in a plane and 0; public ones are the
+    same in both rows. Distances are in units of each query's sensitivity.
     """
     rows = _candidate_rows(policy, row, private=private)
     count = rows.rewards.shape[0]
@@ -94,7 +94,6 @@ def find_farthest_rows(
 
 
 def _candidate_rows(policy: Policy[Any], row: PlayedRounds, *, private: bool) -> PlayedRounds:
-    """Return n rows that a user may have."""
     if row.rewards.ndim == 2:  # averages of a client over all arms of an episode
         high = np.full_like(row.rewards[0], FAR_REWARD)
         return PlayedRounds(rewards=np.stack([high, -high]))
@@ -116,7 +115,7 @@ def _candidate_rows(policy: Policy[Any], row: PlayedRounds, *, private: bool) ->
 
 
 def _lengthen_features(policy: Policy[Any], features: Floats) -> Floats:
-    """Make public features as long as allowed, the same for both neighbours."""
+    """Make public features as long as allowed."""
     if getattr(policy, "intercept", False):
         slopes = np.zeros_like(features)
         slopes[..., 0], slopes[..., -1] = 1.0, 1.0
@@ -135,7 +134,7 @@ NoiseMoves = list[tuple[Floats, float]]  # by how much a value moves, and the st
 
 
 class RecordingScales(FastNoise):
-    """Noise of another source, with the scales of Gaussian and Laplace noise recorded in order."""
+    """Noise of another source, with Gaussian and Laplace scales recorded in order."""
 
     def __init__(self, source: FastNoise) -> None:
         super().__init__(source._rng)
@@ -158,7 +157,7 @@ class RecordingNoise(RecordingScales):
         mu^2 = sum over noised values of |value under P - value under Q|^2 / std^2;
 
     if all is Laplace, the largest loss is sum |value under P - value under Q|_1 / scale. The likelihood ratio of
-    Gaussians is a sum over the releases, so samples get the best possible score.
+    Gaussians is a sum over the releases, so samples get the best score.
 
     Parameters
     ----------
@@ -205,8 +204,6 @@ class RecordingNoise(RecordingScales):
 
 
 def _count_draws(name: str) -> Callable[..., Any]:
-    """Return a method that records a draw of other noise, and draws."""
-
     def draw(self: RecordingNoise, *arguments: Any, **named: Any) -> Any:
         self.others += 1
         return getattr(super(RecordingNoise, self), name)(*arguments, **named)
@@ -219,10 +216,9 @@ for _name in ("discrete_gaussian", "discrete_laplace", "binomial", "coins", "uni
 
 
 def measure_moves(run: Callable[[bool, RecordingNoise], object]) -> tuple[NoiseMoves, NoiseMoves] | None:
-    """Return the values of `run(swapped, spy)` with Gaussian and with Laplace noise, and how far the neighbour moves
-    both.
+    """Return values of `run(swapped, spy)` with Gaussian and with Laplace noise, and the neighbour's moves of both.
 
-    None if other noise is drawn, if none is drawn, or if its scale differs for the neighbour.
+    None if other noise or none is drawn, or if its scale differs for the neighbour.
     """
     one, two = (RecordingNoise(np.random.default_rng(0)) for _ in range(2))
     for swapped, spy in ((False, one), (True, two)):
@@ -245,7 +241,7 @@ def has_uneven_scales(run: Callable[[bool, RecordingNoise], object]) -> bool:
 def bypasses_noise(shown: Callable[[bool, RecordingNoise], object]) -> bool:
     """Return whether the output differs between the neighbours although all noised values come out the same.
 
-    Much larger noise is tried too, because rare outcomes alone may be treated differently.
+    Much larger noise is tried too, for rare outcomes.
     """
     for times in (1.0, _LARGE):
         one = RecordingNoise(np.random.default_rng(0), times=times)
@@ -257,7 +253,7 @@ def bypasses_noise(shown: Callable[[bool, RecordingNoise], object]) -> bool:
 
 
 class _ExtremeNoise(FastNoise):
-    """A source whose uniform numbers are all near 0 or all near 1, which brings out rare lies."""
+    """A source of uniform numbers near 0 or near 1, which brings out rare lies."""
 
     def __init__(self, rng: np.random.Generator, *, high: bool) -> None:
         super().__init__(rng)
@@ -268,12 +264,12 @@ class _ExtremeNoise(FastNoise):
         return np.asarray(1 - 2.0**-53 - near if self.high else near)
 
     def discrete_gaussian(self, *, std: float, size: Size) -> NDArray[np.int64]:
-        """Draw as usual: the sampler rejects by uniform numbers and would never end."""
+        """Draw as usual, because rejection by uniform numbers would never end."""
         return FastNoise(self._rng).discrete_gaussian(std=std, size=size)
 
 
 def ignores_source(shown: Callable[[FastNoise], object]) -> bool:
-    """Return whether the output is the same with any of a few noise sources, extreme ones included."""
+    """Return whether a few noise sources, extreme ones included, give the same output."""
     first, *others = (np.random.default_rng([1, each]) for each in range(N_SOURCES))
     before = list(take_apart(shown(FastNoise(first))))
     extremes = (_ExtremeNoise(np.random.default_rng([1, N_SOURCES]), high=high) for high in (False, True))
@@ -281,7 +277,7 @@ def ignores_source(shown: Callable[[FastNoise], object]) -> bool:
 
 
 def repeats_noise(shown: Callable[[FastNoise], object]) -> bool:
-    """Return whether a second release of the same data equals the first, with any of a few noise sources."""
+    """Return whether a second release of the same data equals the first."""
     sources = (FastNoise(np.random.default_rng([3, each])) for each in range(N_SOURCES))
     return all(list(take_apart(shown(each))) == list(take_apart(shown(each))) for each in sources)
 
@@ -304,7 +300,7 @@ def fields_beside_total(estimates: list[Estimate]) -> list[ValueLeaf]:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ReleasePair:
-    """One batch, or all steps of a stream, under both neighbours: statistics (users, dim) for each step."""
+    """One batch, or a stream's steps, under both neighbours: statistics (users, dim) per step."""
 
     protocol: Protocol
     one: tuple[Floats, ...]
@@ -327,17 +323,15 @@ class ReleasePair:
 
     @cached_property
     def move(self) -> Floats:
-        """How far the user moves the sum, at the step where it is farthest, (dim,)."""
+        """The user's farthest move of the sum at any step, (dim,)."""
         moves = [one.sum(axis=0) - two.sum(axis=0) for one, two in zip(self.one, self.two, strict=True)]
         return np.asarray(max(moves, key=lambda each: float(np.sum(each * each))))
 
     @property
     def size(self) -> int:
-        """The numbers that one run holds."""
         return max(each.size for each in self.one) * (1 if isinstance(self.protocol, BatchProtocol) else 2)
 
     def estimates(self, swapped: bool, source: FastNoise, replicates: tuple[int, ...]) -> list[Estimate]:
-        """Return the estimates after every step, by the message path."""
         steps = self.two if swapped else self.one
         if isinstance(self.protocol, BatchProtocol):
             return [self.protocol.release(self._statistic(step, replicates), source) for step in steps]
@@ -349,7 +343,6 @@ class ReleasePair:
         return estimates
 
     def totals(self, swapped: bool, source: FastNoise, replicates: tuple[int, ...]) -> list[Floats]:
-        """Return the totals of `estimates`, (*R, dim) each."""
         return [each.total for each in self.estimates(swapped, source, replicates)]
 
     def _statistic(self, values: Floats, replicates: tuple[int, ...]) -> Statistic:
@@ -364,7 +357,7 @@ class ReleasePair:
 
     @cached_property
     def moves(self) -> NoiseMoves | None:
-        """The values with Gaussian noise and how far they move; None if another law or output must be sampled."""
+        """The values with Gaussian noise and their moves; None if something else must be sampled."""
         return None if self.alone else self._noise_moves
 
     @cached_property
@@ -378,8 +371,8 @@ class ReleasePair:
     def beside(self) -> bool:
         """Whether the output shows something beside the noised values, so that samples of all of it must decide.
 
-        With Gaussian noise: a difference although all noised values come out the same. With other noise: fields of the
-        estimates beside the total that differ.
+        With Gaussian noise: a difference although all noised values are the same. With other noise: differing fields
+        beside the total.
         """
         return bool(self._differing) if self._noise_moves is None else bypasses_noise(self._shown)
 
@@ -387,7 +380,7 @@ class ReleasePair:
     def fixed(self) -> bool:
         """Whether other noise sources give the same estimates: noise that is the same in all runs hides nothing.
 
-        Answers of a few bits may agree by chance; samples of single runs decide about them.
+        Answers of a few bits, which may agree by chance, are sampled instead.
         """
         return ignores_source(lambda source: self.estimates(False, source, ()))
 
@@ -398,21 +391,18 @@ class ReleasePair:
 
     @cached_property
     def uneven(self) -> bool:
-        """Whether the scale of the noise depends on the user, so that no exact law holds."""
+        """Whether the scale of the noise depends on the user."""
         return has_uneven_scales(lambda swapped, spy: self.estimates(swapped, spy, ()))
 
     @cached_property
     def reused(self) -> bool:
-        """Whether a server adds the same noise to several releases, whose difference then has none.
-
-        Only trusted servers are checked: answers of a few bits often agree by chance.
-        """
+        """Whether a trusted server adds the same noise to several releases, whose difference then has none."""
         batch = self.protocol.trust == "central" and isinstance(self.protocol, BatchProtocol)
         return batch and repeats_noise(lambda source: self.totals(False, source, ()))
 
     @cached_property
     def in_order(self) -> bool:
-        """Whether a shuffler forwards reports in the order of arrival, so that each user's report is visible."""
+        """Whether a shuffler forwards reports in the order of arrival."""
         if not isinstance(self.protocol, ShuffleGaussian):
             return False
         sent = self.protocol.device.message(self._statistic(self.one[0], ()), FastNoise(np.random.default_rng(0)))
@@ -421,7 +411,7 @@ class ReleasePair:
         return bool(np.array_equal(there, back[::-1]))
 
     def _shown(self, swapped: bool, source: FastNoise) -> list[Any]:
-        """Return the output of one run: estimates, and in the local model every message, drawn once more."""
+        """Return one run's estimates, and in the local model every message, drawn once more."""
         return [self.estimates(swapped, source, ()), self._messages(swapped, source) if self._local else []]
 
     @property
@@ -434,12 +424,11 @@ class ReleasePair:
 
     @cached_property
     def _differs_by_messages(self) -> bool:
-        """Whether messages, and not estimates, differ beside the noise."""
         return self._local and self.beside and not bypasses_noise(lambda swapped, spy: self.estimates(swapped, spy, ()))
 
     @cached_property
     def _differing(self) -> list[int]:
-        """The indices of the numbers beside the totals that differ for the neighbours with the same noise."""
+        """The indices of numbers beside the totals that differ with the same noise."""
         one, two = (
             numbers_from_leaves(fields_beside_total(self.estimates(swapped, FastNoise(np.random.default_rng(0)), ())))
             for swapped in (False, True)
@@ -448,7 +437,7 @@ class ReleasePair:
         return [place for place in range(same) if one[place] != two[place]] + list(range(same, len(one)))
 
     def _single(self, swapped: bool, source: FastNoise) -> Floats:
-        """Return the output of one run along the move: totals and other fields that differ, or messages."""
+        """Return one run's totals along the move and other fields that differ, or messages."""
         if self._differs_by_messages:
             return np.concatenate([np.ravel(each @ self.move) for each in self._messages(swapped, source)])
         estimates = self.estimates(swapped, source, ())
@@ -458,7 +447,7 @@ class ReleasePair:
 
     @cached_property
     def pairs(self) -> list[LawPair] | None:
-        """Independent parts of the release by their exact laws; None where they are not known."""
+        """The exact laws of the release's independent parts; None if not known."""
         if self.moves is not None:
             return [exact.gaussian_pair(exact.separation(self.moves))]
         if self.in_order:
@@ -472,7 +461,7 @@ class ReleasePair:
 
     @cached_property
     def pure(self) -> float | None:
-        """The largest loss of Laplace noise, |move|_1 / scale, in steps of its lattice; None for other noise."""
+        """The largest Laplace loss, |move|_1 / scale, in steps of its lattice; None for other noise."""
         if not isinstance(self.protocol, BatchProtocol) or self.protocol.laplace is None:
             return None
         scale, step = self.protocol.laplace
@@ -480,7 +469,7 @@ class ReleasePair:
         return float(np.sum(np.abs(np.rint((one - two) / step)))) / scale  # the same noise in both
 
     def draw(self, swapped: bool, runs: int, rng: np.random.Generator) -> Floats:
-        """Return numbers that distinguish the neighbours in `runs` runs, (runs, k)."""
+        """Return numbers that distinguish the neighbours, (runs, k)."""
         if self.alone:
             return np.stack([self._single(swapped, FastNoise(each)) for each in rng.spawn(runs)])
         if isinstance(self.protocol, ShuffleGaussian):
@@ -496,7 +485,7 @@ class ReleasePair:
         return np.array([views[place] @ self.move for place in self._places]).reshape(-1, runs).T
 
     def _views(self, swapped: bool, source: FastNoise, replicates: tuple[int, ...]) -> list[Floats]:
-        """Return all sums that shufflers forward to the analyzer of a stream, (*R, dim) each."""
+        """Return all sums that shufflers forward to a stream's analyzer, (*R, dim) each."""
         protocol, views = self.protocol, list[Floats]()
         assert isinstance(protocol, StreamProtocol)
         held, _ = protocol.parted(protocol.begin(replicates))
@@ -511,12 +500,12 @@ class ReleasePair:
 
     @cached_property
     def _places(self) -> list[int]:
-        """The indices of the views that hold the user: those that differ with the same noise."""
+        """The indices of the views that hold the user."""
         one, two = (self._views(swapped, FastNoise(np.random.default_rng(0)), ()) for swapped in (False, True))
         return [place for place, (a, b) in enumerate(zip(one, two, strict=True)) if not np.array_equal(a, b)]
 
     def _shuffled(self, swapped: bool, runs: int, rng: np.random.Generator) -> Floats:
-        """Score the shuffled view by the likelihood that one of the reports is the user's."""
+        """Score the shuffled view by the likelihood of the user's report in it."""
         protocol, source = self.protocol, FastNoise(rng)
         assert isinstance(protocol, ShuffleGaussian)
         sent = protocol.device.message(self._statistic((self.two if swapped else self.one)[0], (runs,)), source)
@@ -527,13 +516,12 @@ class ReleasePair:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ReleaseScript:
-    """All releases that hold the canary; runs them under either neighbour."""
+    """All releases that hold the canary, to run under either neighbour."""
 
     releases: tuple[ReleasePair, ...]
 
     @property
     def event(self) -> Event:
-        """The event of the user's participation."""
         return CompositionEvent(events=tuple(each.protocol.event for each in self.releases))
 
     @cached_property
@@ -565,25 +553,23 @@ class ReleaseScript:
 
     @property
     def chunk(self) -> int:
-        """The number of runs that fit into a small memory at once."""
         if self.alone:
             return _SINGLE
         return max(64, min(20_000, _NUMBERS // max(1, max(each.size for each in self.releases))))
 
     @cached_property
     def alone(self) -> bool:
-        """Whether runs are made one by one: see `ReleasePair.alone`."""
         return any(each.alone for each in self.releases)
 
     @cached_property
     def scored(self) -> bool:
-        """Whether each number is about a log-likelihood ratio, so that their sum is the best score."""
+        """Whether each number is about a log-likelihood ratio, so that their sum scores best."""
         return all(
             each.moves is not None or (isinstance(each.protocol, BatchProtocol) and not each.alone)
             for each in self.releases
         )
 
     def draw(self, swapped: bool, runs: int, rng: np.random.Generator) -> Floats:
-        """Draw the view of an observer of all releases, (runs, k)."""
+        """Draw the view of all releases, (runs, k)."""
         seen = np.concatenate([each.draw(swapped, runs, rng) for each in self.releases], axis=-1)
         return np.asarray(seen.sum(axis=-1, keepdims=True)) if self.scored else seen

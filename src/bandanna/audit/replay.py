@@ -1,11 +1,9 @@
 """Record a policy's run with one user's row, and replay it with the neighbour's row and the same answers.
 
-Everything that a policy publishes must follow from the answers to its queries. So a run is recorded with a canary in it
-and repeated with the canary's contexts and reward replaced, with every answer as it was. Only the summed statistics may
-differ; the noise has to hide them (`audit.releases`). If queries, states, snapshots or episodes differ, or if one of
-the runs fails, raw data have reached them without noise: the pair (answers, state) is possible under one neighbour
-only. If that happens in so many replays that its probability is above delta, no epsilon holds. `audit.policies`
-searches for the canary and its rows.
+Everything that a policy publishes must follow from the answers to its queries, so only the summed statistics may
+differ, and noise has to hide them (`audit.releases`). If queries, states, snapshots or episodes differ, or if a run
+fails, raw data have reached them without noise. If that happens in so many replays that its probability is above delta,
+no epsilon holds. `audit.policies` searches for the canary and its rows.
 """
 
 from __future__ import annotations
@@ -40,10 +38,7 @@ from bandanna.types import Floats, Ints
 class Substitution:
     """Rows that replace those of some users, by the rounds in which these users come, in order.
 
-    Parameters
-    ----------
-    private
-        Whether contexts are private; public ones are the same for both neighbours.
+    Public contexts, unlike `private` ones, are the same for both neighbours.
     """
 
     rounds: Ints  # (n,)
@@ -58,23 +53,21 @@ class Substitution:
         return cls(rounds=np.array([at]), rewards=reward, features=row.features, private=private)
 
     def first(self, count: int) -> Substitution:
-        """Return the rows of the first `count` users alone."""
         return self.only(slice(0, count))
 
     def only(self, users: slice) -> Substitution:
-        """Return the rows of some of the users alone."""
         features = None if self.features is None else self.features[users]
         return replace(self, rounds=self.rounds[users], rewards=self.rewards[users], features=features)
 
     def over(self, base: Substitution) -> Substitution:
-        """Return these rows, and those of the base for all other users; if both are given, rewards alone."""
+        """Return these rows, and the base's for other users; if both are given, rewards alone."""
         rest = ~np.isin(base.rounds, self.rounds)
         rounds = np.concatenate([self.rounds, base.rounds[rest]])
         rewards, order = np.concatenate([self.rewards, base.rewards[rest]]), np.argsort(rounds)
         return replace(base, rounds=rounds[order], rewards=rewards[order])
 
     def within(self, begin: int, users: int) -> tuple[Ints, Substitution]:
-        """Return the indices among `users` users who come from round `begin` on, and their rows."""
+        """Return the indices among `users` users from round `begin` on, and their rows."""
         start, stop = np.searchsorted(self.rounds, [begin, begin + users])
         return self.rounds[start:stop] - begin, self.only(slice(int(start), int(stop)))
 
@@ -85,7 +78,6 @@ class CanaryRun(ReferenceRun):
     canaries: Substitution | None = None
 
     def _here(self, users: int) -> tuple[Ints, Substitution] | None:
-        """Return the canaries among the next users, None if there are none."""
         found = None if self.canaries is None else self.canaries.within(self.done, users)
         return found if found is not None and len(found[0]) else None
 
@@ -104,7 +96,7 @@ class CanaryRun(ReferenceRun):
         return rewards
 
     def frozen(self, users: int) -> PlayedRounds:
-        """Let devices choose; public features are those of the canaries under both neighbours."""
+        """Let devices choose; public features are the canaries' under both neighbours."""
         mine, played = self._here(users), super().frozen(users)
         return _place_features(mine, played) if mine else played
 
@@ -121,7 +113,6 @@ class CanaryRun(ReferenceRun):
 
 
 def _place_features(mine: tuple[Ints, Substitution], played: PlayedRounds) -> PlayedRounds:
-    """Return rows with the canaries' features where they are public."""
     places, rows = mine
     if rows.private or rows.features is None or played.features is None:
         return played
@@ -139,22 +130,10 @@ _PILOT, _FARTHER = 256, 0.5  # runs of either neighbour, and by how much more an
 
 
 def choose_worst(scripts: Sequence[ReleaseScript], *, epsilon: float, delta: float) -> int:
-    """Choose the neighbours to attack: the pair that needs most of the claim.
+    """Choose the neighbours to attack: the index of the pair that needs most of the claim.
 
     If none needs more than the claim, it is a pair whose noise must be sampled by itself, or whose means are farther
-    apart.
-
-    Parameters
-    ----------
-    scripts
-        Releases to several pairs of neighbours; the first pair is the usual one.
-    epsilon, delta
-        The claim.
-
-    Returns
-    -------
-    int
-        The index of the worst pair; 0 unless another is worse.
+    apart than those of the first, usual pair.
     """
     standard = scripts[0]
     needs = [_needed_share(standard, epsilon=epsilon, delta=delta)]
@@ -174,7 +153,7 @@ def choose_worst(scripts: Sequence[ReleaseScript], *, epsilon: float, delta: flo
 
 
 def _is_ordinary(script: ReleaseScript, standard: ReleaseScript) -> bool:
-    """Return whether releases use the same protocols, with reports no farther apart than these allow."""
+    """Return whether releases use the same protocols, with reports no farther apart."""
     known = {tuple(take_apart(each.protocol)) for each in standard.releases}
     return all(
         tuple(take_apart(each.protocol)) in known
@@ -187,7 +166,7 @@ def _is_ordinary(script: ReleaseScript, standard: ReleaseScript) -> bool:
 
 
 def _mean_distance(script: ReleaseScript) -> float:
-    """Return how many standard deviations the means of a few runs are apart, in the number where they are farthest."""
+    """Return the largest distance of the means of a few runs, in standard deviations."""
     one, two = (script.draw(swapped, _PILOT, np.random.default_rng([2, int(swapped)])) for swapped in (False, True))
     spread = np.sqrt((one.var(axis=0) + two.var(axis=0)) / 2)
     gaps = np.abs(one.mean(axis=0) - two.mean(axis=0))
@@ -195,7 +174,7 @@ def _mean_distance(script: ReleaseScript) -> float:
 
 
 def _needed_share(script: ReleaseScript, *, epsilon: float, delta: float) -> float:
-    """Return the need of the exact laws as a share of the claim; 0 where they are not known."""
+    """Return the exact laws' need as a share of the claim; 0 if not known."""
     claim = make_claim(script.event, epsilon=epsilon, delta=delta)
     if math.isinf(claim.parameter) or claim.parameter == 0:
         return 0.0
@@ -222,14 +201,9 @@ _REPLAYS = 8  # seeds, before we say that nothing but the answers counts
 
 @dataclass(frozen=True, kw_only=True)
 class RecordedQuery:
-    """One query in one run.
+    """One query in one run, with the statistics that it sums as `values`, (users, dim).
 
-    Parameters
-    ----------
-    values
-        The statistics that it sums, (users, dim).
-    fields
-        All fields of this run's estimate but the total, and the scales of its noise.
+    `fields` are those of this run's estimate beside the total, and the scales of its noise.
     """
 
     query: SumQuery
@@ -240,7 +214,7 @@ class RecordedQuery:
 
 @dataclass
 class RecordedRun:
-    """The rows of a run's episodes, its queries, the state after each episode, and its output taken apart."""
+    """A run's rows, its queries, the state after each episode, and its output taken apart."""
 
     episodes: list[tuple[Episode, PlayedRounds]] = field(default_factory=list)
     queries: list[RecordedQuery] = field(default_factory=list)
@@ -251,21 +225,20 @@ class RecordedRun:
     failed: Exception | None = None  # how the run ended, if it could not go on
 
     def record(self, name: str, value: Any) -> None:
-        """Append the leaves of a value to the output of this kind; later changes of the value do not matter."""
+        """Append the leaves of a value, as it is now, to the output of this kind."""
         self.shown[name].append(list(take_apart(value)))
 
     def difference(self, other: RecordedRun) -> str | None:
-        """Return what differs from another run with the same answers, None if nothing does."""
+        """Return the difference from another run with the same answers, if any."""
         return next((name for name in _SHOWN_KINDS if self.shown[name] != other.shown[name]), None)
 
     @property
     def fields(self) -> list[list[ValueLeaf]]:
-        """Return all fields of every estimate but the total, and the scales of its noise."""
         return [each.fields for each in self.queries]
 
     @property
     def opaque(self) -> set[str]:
-        """Return the paths at which a value was compared by its type alone."""
+        """Return the paths at which only types were compared."""
         found = (leaf for parts in self.shown.values() for part in parts for leaf in part)
         return {path for path, token in found if token == OPAQUE}
 
@@ -306,7 +279,7 @@ class _RecordingAnswerer(QueryAnswerer):
         return learned
 
     def _given(self, snapshot: Any, played: PlayedRounds) -> list[Any]:
-        """Return the choices of users in no batch, each with coins of its own, beside the last user of this batch."""
+        """Return choices of users in no batch, with coins of their own, beside this batch's last user."""
         last = played.features if played.features is not None and len(self.contexts) > _OTHER_USERS else None
         contexts = np.array(self.contexts)
         if last is not None:
@@ -338,7 +311,7 @@ class _RecordingAnswerer(QueryAnswerer):
 
 
 def draw_other_contexts(env: Environment, *, seed: int, users: int) -> Floats:
-    """Draw contexts of users in another run of the environment, (users, K, d); fixed arms stay the same."""
+    """Draw contexts of users in another run, (users, K, d); fixed arms stay."""
     world = env.begin(Streams([seed]))
     fixed = find_fixed_arms(world)
     return read_block(world, 0, users, unit=False)[0][0] if fixed is None else np.stack([fixed[0]] * users)
@@ -355,7 +328,7 @@ def play_recorded(
 ) -> RecordedRun:
     """Play one run by messages, with or without canaries; with `forced`, with the answers of an earlier run.
 
-    A run without canaries raises the policy's errors. With canaries, a failure is part of the output.
+    A run without canaries raises the policy's errors; with canaries, they are output.
     """
     seen = RecordedRun() if canaries is None else RecordedRun(replaced=canaries.rounds)
     tally = Tally(checkpoints=np.array([rounds]), n_seeds=1)
@@ -382,7 +355,7 @@ def protects_features(policy: Policy[Any]) -> bool:
 def play_probe(
     policy: Policy[Any], env: Environment, *, rounds: int, seed: int = 0, canaries: Substitution | None = None
 ) -> RecordedRun:
-    """Play the run with which others are compared; refuse a policy that queries nothing."""
+    """Play the run with which others are compared; refuse a policy without queries."""
     probe = play_recorded(policy, env, rounds=rounds, seed=seed, canaries=canaries)
     if not probe.queries and probe.failed is None:
         raise BandannaError(f"{type(policy).__name__} queries nothing in {rounds} rounds: there is nothing to audit")
@@ -393,10 +366,7 @@ def play_probe(
 class NeighbourRecording:
     """A policy played twice: the releases that hold the canary as a script, and anything else that differed.
 
-    Parameters
-    ----------
-    place, position
-        The episode of the canary, and the position in it.
+    `place` and `position` are the canary's episode and its position there.
     """
 
     script: ReleaseScript
@@ -419,19 +389,8 @@ def record_neighbours(
 ) -> NeighbourRecording:
     """Record both runs of a canary: by default the first user of the dearest batch, in every release of a stream.
 
-    Parameters
-    ----------
-    policy, env, rounds, seed
-        The run.
-    probe
-        A run without a canary, if there is one already.
-    place, position
-        The numbers, from 0, of the episode and of the user in it; by default the first user of the dearest episode.
-
-    Returns
-    -------
-    NeighbourRecording
-        Both runs. Their rows differ in that user alone and are as far apart as can be found.
+    Their rows differ in that user alone, `position` of the episode `place`, and are as far apart as can be found.
+    `probe` is an earlier run without a canary.
     """
     probe = play_probe(policy, env, rounds=rounds, seed=seed) if probe is None else probe
     place = _find_dearest(probe, policy.guarantee.delta) if place is None else place
@@ -454,7 +413,7 @@ def record_worlds(
     place: int,
     position: int,
 ) -> NeighbourRecording:
-    """Record two runs that differ in the rows of one user, at this position of this episode."""
+    """Record two runs that differ in the rows of one user."""
     one = play_recorded(policy, env, rounds=rounds, seed=seed, canaries=worlds[0])
     two = play_recorded(policy, env, rounds=rounds, seed=seed, canaries=worlds[1], forced=one.queries)
     return NeighbourRecording(
@@ -468,7 +427,7 @@ def record_worlds(
 
 
 def _find_dearest(seen: RecordedRun, delta: float) -> int:
-    """Return the episode whose users pay most for the queries about them alone; the first, if none pays more."""
+    """Return the episode whose users pay most for their queries, the first of equals."""
     paid: dict[int, list[Event]] = {place: [] for place in range(len(seen.episodes))}
     for each, place in zip(seen.queries, seen.places, strict=True):
         if each.query.group == "episode" and each.query.arm is None and isinstance(each.query.protocol, BatchProtocol):
@@ -490,7 +449,7 @@ def leaks_often(
     delta: float,
     confidence: float,
 ) -> bool:
-    """Return whether the output differs with a probability above `delta`, with this confidence, by fresh replays."""
+    """Test by fresh replays whether the output differs with a probability above `delta`."""
     replays = (
         record_worlds(policy, env, worlds, rounds=rounds, seed=seed, place=0, position=0)
         for seed in range(1, _REPLAYS + 1)
@@ -500,7 +459,7 @@ def leaks_often(
 
 
 def _make_script(one: RecordedRun, two: RecordedRun) -> ReleaseScript:
-    """Return the releases in which the two runs differ: batches, and whole streams with a step that differs."""
+    """Return the releases in which two runs differ: batches, and streams with a differing step."""
     batches: list[ReleasePair] = []
     streams: dict[int, list[tuple[RecordedQuery, RecordedQuery]]] = {}
     for mine, other in zip(one.queries, two.queries, strict=False):
@@ -517,5 +476,5 @@ def _make_script(one: RecordedRun, two: RecordedRun) -> ReleaseScript:
 
 
 def _is_moved(mine: RecordedQuery, other: RecordedQuery) -> bool:
-    """Return whether the same users are in both queries, and one of them has another statistic."""
+    """Return whether both queries have the same users, and one a different statistic."""
     return mine.values.shape == other.values.shape and not np.array_equal(mine.values, other.values)

@@ -1,21 +1,19 @@
 """Claims as bounds on tests, and lower bounds of epsilon from sampled runs.
 
-A target is run under either of two neighbours, P and Q; every run gives some numbers to an observer. Some runs are a
-pilot, on which the score (a linear discriminant), its threshold and the kind of bound are chosen. The others count how
-often that one test is right. With k hits in n runs, Clopper and Pearson 1934 bound a probability by
+A target is run under either of two neighbours, P and Q; every run gives numbers to an observer. The score (a linear
+discriminant), its threshold and the kind of bound are chosen on pilot runs. The other runs count how often that one
+test is right. With k hits in n runs, Clopper and Pearson 1934 bound a probability by
 
     p >= B^-1(f; k, n - k + 1),     p <= B^-1(1 - f; k + 1, n - k),     each wrong with probability at most f,
 
 B the distribution function of the beta law. There are two kinds of bounds:
 
 * power and level separately, each with half of the failure: for any claim;
-* the number of right guesses among all 2n runs: for a Gaussian claim, which is the same in both directions. The
-  probability of k or more right ones is at most that of a binomial with their mean, if k - 1 is at least its mean
-  (Hoeffding 1956, Theorem 4), so the bound holds for the mean, cut at (k - 1) / 2n.
+* the number of right guesses among all 2n runs: for a Gaussian claim, which is the same in both directions. If k - 1
+  is at least the mean, k or more are at most as likely as for a binomial with that mean (Hoeffding 1956, Theorem 4).
 
-**Sequential stopping.** Looks are taken after an eighth, a quarter, a half and all of the runs. Each look has its share
-of the failure, so by the union bound the stated confidence is that of the whole schedule, and the audit may stop as
-soon as the claim is refuted.
+Looks are taken after an eighth, a quarter, a half and all of the runs. Each has its share of the failure, so by the
+union bound the confidence holds for the whole schedule, and the audit may stop as soon as the claim is refuted.
 """
 
 from __future__ import annotations
@@ -47,13 +45,13 @@ _ROUNDING = 1e-6  # relative: by how much a stated epsilon may lie below the pri
 class Claim:
     """A promise (epsilon, delta), and `mu` and `tail` where the release has a Gaussian price.
 
-    A test says "P" for some outputs. Its level alpha is the probability of that under Q, its power under P. A promise
-    bounds the power at every level, for every test and every pair of neighbours:
+    A test says "P" for some outputs, with probability alpha (level) under Q. A promise bounds its probability under P
+    (power), for every test and every pair of neighbours:
 
         (epsilon, delta)             power <= e^epsilon alpha + delta                        (Wasserman and Zhou 2010)
         mu-GDP up to a mass tail     power <= Phi(Phi^-1(alpha + tail) + mu) + tail          (Dong, Roth and Su 2022)
 
-    A Gaussian claim is refuted by far fewer runs, because it also bounds frequent outputs.
+    Far fewer runs refute a Gaussian claim, because it also bounds frequent outputs.
 
     Parameters
     ----------
@@ -70,11 +68,9 @@ class Claim:
 
     @property
     def gaussian(self) -> bool:
-        """Whether tests are compared with a Gaussian price."""
         return self.mu is not None
 
     def power(self, level: Floats) -> Floats:
-        """Return the largest allowed power at every level."""
         level = np.asarray(level, dtype=float)
         if self.mu is not None:
             moved = special.ndtr(special.ndtri(np.minimum(level + self.tail, 1.0)) + self.mu)
@@ -84,7 +80,7 @@ class Claim:
         return np.asarray(np.minimum(np.minimum(ratio * level + self.delta, complement), 1.0))
 
     def needed(self, power: Floats, level: Floats) -> Floats:
-        """Return the least parameter, mu or epsilon, of a claim that allows this power at a level."""
+        """Return the least mu or epsilon that allows this power at a level."""
         with np.errstate(divide="ignore", invalid="ignore"):
             if self.mu is not None:
                 found = special.ndtri(np.maximum(power - self.tail, 0.0)) - special.ndtri(
@@ -96,12 +92,11 @@ class Claim:
 
     @property
     def parameter(self) -> float:
-        """The parameter of the claim, with which `needed` is compared."""
         return self.epsilon if self.mu is None else self.mu
 
     @property
     def stated(self) -> float:
-        """The parameter that corresponds to the stated epsilon alone; bounds are reported as a share of it."""
+        """The parameter for the stated epsilon alone; bounds are reported as its share."""
         return self.epsilon if self.mu is None else gdp.mu(self.epsilon, self.delta)
 
     def is_refuted_by(self, needed: float) -> bool:
@@ -109,7 +104,7 @@ class Claim:
         return needed > self.parameter * (1 + 1e-9)
 
     def needs(self, *, mu: float | None, pure: float | None) -> float | None:
-        """Return the parameter for an exact Gaussian separation or an exact pure loss; None if neither applies."""
+        """Return the parameter for an exact Gaussian separation or pure loss, None without either."""
         if mu is not None and self.mu is not None:
             return mu
         if mu is not None and self.delta > 0:
@@ -117,7 +112,7 @@ class Claim:
         return pure if self.mu is None and self.delta == 0.0 else None
 
     def parameter_for_pairs(self, pairs: Sequence[LawPair]) -> float:
-        """Return the parameter for the exact laws of independent releases under both neighbours."""
+        """Return the parameter for the exact laws of independent releases."""
         if self.delta == 0.0 and self.mu is None:
             return exact.pure_loss(pairs)
         p, q = exact.compose_pairs(pairs)
@@ -129,13 +124,12 @@ class Claim:
     def needed_for(self, right: float) -> float:
         """Return the least mu that allows guesses to be right so often, for equally likely neighbours.
 
-        power - level <= 2 Phi(mu / 2) - 1 + 2 tail at every level, and (1 + power - level) / 2 of the guesses are
-        right.
+        power - level <= 2 Phi(mu / 2) - 1 + 2 tail, and (1 + power - level) / 2 of the guesses are right.
         """
         return max(0.0, 2 * float(special.ndtri(min(max(right - self.tail, 0.0), 1.0))))
 
     def to_epsilon(self, needed: float) -> float:
-        """Return the epsilon at delta that corresponds to `needed`, above the stated one iff the claim is refuted."""
+        """Return the epsilon at delta for `needed`, above the stated one iff the claim is refuted."""
         found = float(needed)
         if self.mu is not None and math.isfinite(needed):
             found = gdp.epsilon(self.delta, found)
@@ -147,9 +141,9 @@ class Claim:
 def make_claim(event: Event | None, *, epsilon: float, delta: float) -> Claim:
     """Return the claim that a release with this event is (epsilon, delta)-private.
 
-    If all of it has a Gaussian price, the claim is the Gaussian whose epsilon at delta is the stated one; or the price
-    itself, where it is a little larger at this epsilon (a single binomial has a tighter bound there) and still keeps
-    the statement. Any other event is held to epsilon and delta alone.
+    A Gaussian price gives the Gaussian claim whose epsilon at delta is the stated one, or the price itself where that
+    is a little larger but still keeps the statement (a single binomial has a tighter bound). Any other event is held to
+    epsilon and delta alone.
 
     Parameters
     ----------
@@ -200,7 +194,7 @@ _LEAST = 64  # runs: with fewer a look is useless
 class SamplingPlan:
     """The numbers of runs of either neighbour in the pilot and at each look, in `blocks` blocks.
 
-    The plan follows from the number of trials alone, and every block has random streams of its own.
+    It follows from the number of trials alone.
     """
 
     pilot: int
@@ -209,7 +203,7 @@ class SamplingPlan:
 
     @classmethod
     def of(cls, trials: int, *, quick: bool, chunk: int) -> SamplingPlan:
-        """Make the plan; with `quick` the pilot is a sixteenth of the runs and not a quarter."""
+        """Make the plan; with `quick` the pilot is a sixteenth instead of a quarter."""
         each = validation.integer("trials", trials, least=8 * _LEAST) // 2
         pilot = max(_LEAST, each // (16 if quick else 4))
         looks: dict[int, float] = {}
@@ -223,7 +217,7 @@ class SamplingPlan:
 
 
 def draw_block(draw: DrawRuns, key: Sequence[int], number: int, runs: int) -> RunBlock:
-    """Draw one block of runs of both neighbours, each from a stream of its own."""
+    """Draw one block of runs of both neighbours from streams of its own."""
     one, two = (draw(swapped, runs, np.random.default_rng([*key, number, int(swapped)])) for swapped in (False, True))
     return one, two
 
@@ -248,13 +242,13 @@ _KEPT = 20_000  # scores of either world, for the curve
 
 
 def lower_confidence_bound(hits: int | Floats, runs: int, failure: float) -> Floats:
-    """Bound a probability from below; wrong with probability at most `failure` (Clopper and Pearson 1934)."""
+    """Bound a probability from below; wrong with probability at most `failure`."""
     hits = np.asarray(hits, dtype=float)
     return np.asarray(np.where(hits > 0, special.betaincinv(np.maximum(hits, 0.5), runs - hits + 1, failure), 0.0))
 
 
 def upper_confidence_bound(hits: int | Floats, runs: int, failure: float) -> Floats:
-    """Bound a probability from above; wrong with probability at most `failure` (Clopper and Pearson 1934)."""
+    """Bound a probability from above; wrong with probability at most `failure`."""
     hits = np.asarray(hits, dtype=float)
     left = np.maximum(runs - hits, 0.5)
     return np.asarray(np.where(hits < runs, special.betaincinv(hits + 1, left, 1 - failure), 1.0))
@@ -269,10 +263,7 @@ def lower_bound_of_guesses(hits: int, runs: int, failure: float) -> float:
 class ThresholdTest:
     """A test that says "P" where the score is at least the threshold; if `turned`, "Q" where it is below.
 
-    Parameters
-    ----------
-    balanced
-        Whether right guesses about P and about Q are counted together.
+    If `balanced`, right guesses about P and about Q are counted together.
     """
 
     direction: Floats  # (k,)
@@ -281,7 +272,6 @@ class ThresholdTest:
     balanced: bool = False
 
     def score(self, seen: Floats) -> Floats:
-        """Return the scores: (runs, k) -> (runs,)."""
         return np.asarray(seen @ self.direction)
 
     def hits(self, scores: Floats) -> int:
@@ -290,10 +280,7 @@ class ThresholdTest:
         return int(np.count_nonzero(~above if self.turned else above))
 
     def needed(self, one: Floats, two: Floats, claim: Claim, failure: float) -> float:
-        """Return a lower bound of the mu or epsilon that `claim` needs to allow the hits among scores of P and Q.
-
-        The bound is too high with probability at most `failure`.
-        """
+        """Return a lower bound of the parameter that `claim` needs, too high with probability at most `failure`."""
         yes, no = (two, one) if self.turned else (one, two)
         hits, false = self.hits(yes), self.hits(no)
         if self.balanced:
@@ -304,7 +291,7 @@ class ThresholdTest:
 
 @dataclass(frozen=True, kw_only=True)
 class TradeOffCurve:
-    """The measured trade-off: levels alpha and misses beta = 1 - power of the tests {score >= t}."""
+    """The measured levels alpha and misses beta = 1 - power of the tests {score >= t}."""
 
     level: Floats
     missed: Floats
@@ -312,7 +299,7 @@ class TradeOffCurve:
 
 @dataclass(frozen=True, kw_only=True)
 class SampledBound:
-    """The result of a sampled attack: the least parameter that the claim needs, and the number of runs."""
+    """The least parameter that the claim needs by sampling, and the number of runs."""
 
     needed: float
     confidence: float
@@ -321,7 +308,7 @@ class SampledBound:
 
 
 def fisher_direction(one: Floats, two: Floats) -> Floats:
-    """Return Fisher's linear discriminant of (n, k) and (n, k), towards `one`; a single number is its own score."""
+    """Return Fisher's linear discriminant towards `one`; a single number is its own score."""
     scale = np.sqrt((one.var(axis=0) + two.var(axis=0)) / 2)
     apart = one.mean(axis=0) - two.mean(axis=0)
     scale = np.where(scale > 0, scale, np.where(apart != 0, np.abs(apart), 1.0))
@@ -332,7 +319,7 @@ def fisher_direction(one: Floats, two: Floats) -> Floats:
 
 
 def choose_test(one: Floats, two: Floats, claim: Claim, failure: float) -> ThresholdTest:
-    """Choose the best test on a pilot: its score, its threshold, and which neighbour it says."""
+    """Choose the best score, threshold and direction of a test on a pilot."""
     direction = fisher_direction(one, two)
     p, q = np.sort(one @ direction), np.sort(two @ direction)
     both = np.unique(np.concatenate([p, q]))
@@ -367,7 +354,7 @@ def bound_by_sampling(
 ) -> SampledBound:
     """Run a target up to `trials` times, half of them under either neighbour; stop as soon as the claim is refuted.
 
-    `scored`: each run gives one number that already is the best score, so that the pilot is smaller.
+    `scored`: a run gives one number that is the best score, so the pilot is smaller.
     """
     plan = SamplingPlan.of(trials, quick=scored and claim.gaussian, chunk=chunk)
     failure = 1 - validation.open_probability("confidence", confidence)
@@ -416,15 +403,15 @@ _MOST = 100.0
 def probability_of_guesses(right: int, *, guesses: int, canaries: int, epsilon: float, delta: float) -> float:
     """Bound the probability of `right` or more right guesses, if the claim is true.
 
-    m users toss a fair coin each, which decides which of two statistics they have. From the one output r coins are
-    guessed, v of them rightly. If the target is epsilon-private, every guess is right with probability at most q =
-    e^epsilon / (1 + e^epsilon) given all others, so v is at most binomial; with delta > 0,
+    m users toss a fair coin each, which decides between two statistics. From the one output r coins are guessed, v of
+    them rightly. If the target is epsilon-private, v is at most binomial, with q = e^epsilon / (1 + e^epsilon) for each
+    guess; with delta > 0,
 
         P(v or more right) <= beta + 2 m delta alpha,     W ~ Bin(r, q),
-        beta = P(W >= v),     alpha = max over i >= 1 of P(v > W >= v - i) / i.
+        beta = P(W >= v),     alpha = max over i >= 1 of P(v > W >= v - i) / i,
 
-    The bound holds for every number of guesses fixed before the output is seen. Reference: Steinke, Nasr and Jagielski
-    2023, Theorem 5.2; a canary there is in or out, here it has either statistic.
+    for every number of guesses fixed before the output is seen. Reference: Steinke, Nasr and Jagielski 2023, Theorem
+    5.2, where a canary is in or out; here it has either statistic.
     """
     q = 1 / (1 + math.exp(-epsilon))
     beta = float(stats.binom.sf(right - 1, guesses, q))

@@ -118,7 +118,7 @@ SETTINGS: dict[str, AuditSetting] = {
 
 
 def setting_for(name: str) -> AuditSetting:
-    """Return the setting of an algorithm; for one that is not listed, by the arguments that it takes."""
+    """Return the setting of an algorithm, by its arguments if it is not listed."""
     if name in SETTINGS:
         return SETTINGS[name]
     own = {each for each in find_algorithm(name).kind.__dataclass_fields__ if not each.startswith("_")}
@@ -132,12 +132,8 @@ def make_audited_policy(
 ) -> tuple[Policy[Any], AuditSetting]:
     """Make the algorithm in its setting, at a budget in the form that it takes.
 
-    Parameters
-    ----------
-    given
-        Whether the caller chose this budget; otherwise settings of zCDP have a rho of their own.
-    trust
-        For a policy that is not in the library; by default its first privacy model.
+    `given`: the caller chose this budget; otherwise settings of zCDP have a rho of their own. `trust` is for a policy
+    outside of the library, by default its first privacy model.
     """
     setting, entry = setting_for(name), find_algorithm(name)
     options = set(entry.options)
@@ -238,7 +234,6 @@ class AuditRow:
         return dict(zip(COLUMNS, (*values, self.looked_at, self.not_looked_at), strict=True))
 
     def __str__(self) -> str:
-        """Return the row in sentences."""
         if math.isinf(self.claim.epsilon):
             return f"{self.target}: nothing is promised, so nothing can be refuted."
         stated = f"epsilon = {format_rounded_up(self.claim.epsilon)} at delta = {self.claim.delta:.3g}"
@@ -265,7 +260,6 @@ class AuditResult:
     rows: tuple[AuditRow, ...]
 
     def __str__(self) -> str:
-        """Return a sentence for each row."""
         return "\n".join(map(str, self.rows))
 
     @property
@@ -283,7 +277,7 @@ class AuditResult:
         return {"rows": [row.to_dict() for row in self.rows]}
 
     def plot(self, path: str | PathLike[str]) -> None:
-        """Draw the measured trade-offs of the first ten rows that have one, and the claims, below which none may be."""
+        """Draw the measured trade-offs of the first ten rows that have one, above their claims."""
         from bandanna.simulation import figures
 
         figures.check_drawable(path)
@@ -338,18 +332,18 @@ class Target:
     scored
         Whether these are one number that is larger for the first neighbour.
     mu, pure
-        The exact separation where all noise is Gaussian, and the exact loss where all is Laplace.
+        The exact separation of Gaussian noise, and the exact loss of Laplace noise.
     pairs
         Exact laws under both neighbours of independent parts of the release (`audit.exact`).
     leaks, why
-        The confidence that epsilon is infinite, because the same releases leave something else that differs between the
-        neighbours (`audit.replay`), and a sentence about that; 1 for a release without noise.
+        The confidence that epsilon is infinite, because something else in the same releases differs between the
+        neighbours (`audit.replay`), and a sentence about it; 1 for a release without noise.
     through
         For a policy: the protocols that release something about the user.
     most
         The largest number of runs, where each takes long.
     looked, unseen
-        The scope of the audit, and what this kind of audit does not look at, in words.
+        The scope of the audit, and its limits, in words.
     """
 
     name: str
@@ -370,7 +364,7 @@ class Target:
 
 
 def stream_key(target: Target, seed: int) -> list[int]:
-    """Return the part of the random streams' key that a target's blocks share; no other target has it."""
+    """Return the key of the random streams that a target's blocks share."""
     return [seed, *target.name.encode()]
 
 
@@ -434,7 +428,6 @@ def attacked(
 def _make_row(
     target: Target, needed: float, confidence: float, trials: int, attack: str, found: SampledBound | None = None
 ) -> AuditRow:
-    """Return the row with the verdict on what a test needs."""
     claim = target.claim
     refuted = claim.is_refuted_by(needed)
     curve = None if found is None else found.curve
@@ -458,7 +451,7 @@ def _make_row(
 
 
 def make_guessing_row(claim: Claim, right: int, coins: int, *, confidence: float, unseen: str, **more: Any) -> AuditRow:
-    """Return the row of an audit in which `right` of the coins were guessed."""
+    """Return the row for `right` guesses of `coins` coins."""
     bound = one_run_bound(right, guesses=coins, canaries=coins, delta=claim.delta, confidence=confidence)
     verdict, rest = REFUTED if bound > claim.epsilon else CONSISTENT, "; ".join((unseen, *NEVER_LOOKED_AT))
     row = AuditRow(known=None, claim=claim, lower_bound=bound, confidence=confidence, verdict=verdict, **more)
@@ -474,9 +467,8 @@ Build = Callable[..., Target]  # importable
 def run_blocks_by(working: Executor, build: Build, arguments: dict[str, Any], key: Sequence[int]) -> DrawBlocks:
     """Run blocks of the target `build(**arguments)` by an executor, and read them in their order.
 
-    A block has random streams of its own, and looks are taken after fixed numbers of blocks, so the result does not
-    depend on the workers. Every worker builds the target once. Blocks that are not needed after a refutation are
-    cancelled.
+    Blocks have random streams of their own and looks come after fixed numbers of blocks, so the result does not depend
+    on the workers. Every worker builds the target once. A refutation cancels the blocks that are left.
     """
     try:
         made = pickle.dumps((build, arguments))
