@@ -21,8 +21,8 @@ from bandanna.privacy import gdp
 from bandanna.protocols.gaussian import NoisySumAnalyzer, ShuffleGaussian, SortingMixer
 from bandanna.protocols.mixers import GatheringMixer, MixerState, sum_plain_statistics
 from bandanna.types import Floats
-from tests.audit.test_beside import Greedy
 from tests.audit.test_crowds import BUDGET, central, longer, row_of, through
+from tests.audit.test_other_leaks import Greedy
 
 
 class Peeking(Greedy):

@@ -37,7 +37,7 @@ from bandanna.protocols.gaussian import CentralGaussian, NoisySumAnalyzer
 from bandanna.protocols.laplace import CentralLaplace
 from bandanna.protocols.mixers import sum_plain_statistics
 from bandanna.types import Floats
-from tests.audit.test_beside import WORLD, Greedy, Sums
+from tests.audit.test_other_leaks import WORLD, Greedy, Sums
 
 BUDGET = bd.privacy.ApproxDP(epsilon=1.0, delta=1e-3)
 

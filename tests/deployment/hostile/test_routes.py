@@ -16,7 +16,7 @@ import pytest
 from bandanna.deployment.messages.canonical import dumps, loads, sign
 from bandanna.deployment.messages.report import join_reports
 
-from ..sight.watched import Deployed
+from ..visibility.recorded_deployment import Deployed
 
 ROUTES = [
     ("GET", "/task"), ("GET", "/tasks/{t}"), ("GET", "/tasks/{t}/snapshot"), ("GET", "/tasks/{t}/snapshot/0"),

@@ -17,7 +17,7 @@ from bandanna.deployment.http.metrics import FORBIDDEN_KEYS
 from bandanna.deployment.messages.canonical import SEED, Opener, decode_base64url, expand_mask
 from bandanna.deployment.messages.report import TaggedReport, report_info, sealing_info
 
-from .watched import SOURCE, Deployed, seen, seen_numbers
+from .recorded_deployment import SOURCE, Deployed, seen, seen_numbers
 
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "central": ("LinTS-JDP", {}),
