@@ -1,7 +1,7 @@
 """Executors: run one function for many tasks in this process, in worker processes, or on a Dask cluster.
 
-Numbers are the same bit by bit wherever a task runs. Workers use one thread for linear algebra. A worker whose versions
-or threads would give other numbers is refused. No worker outlives its parent.
+Numbers are the same bit by bit wherever a task runs: workers use one thread for linear algebra, and a worker whose
+versions or threads would give other numbers is refused. No worker outlives its parent.
 """
 
 from __future__ import annotations
@@ -39,10 +39,9 @@ _MAIN = "__main__"
 
 
 class _BareProcess(SpawnProcess):
-    """A process that imports nothing but what it is sent."""
+    """A process that imports nothing but its task."""
 
     def start(self) -> None:
-        """Start it as from a program without a main module."""
         with _without_main():
             super().start()
 
@@ -55,7 +54,7 @@ class _BareSpawnContext(SpawnContext):
 
 @contextmanager
 def _without_main() -> Iterator[None]:
-    """While a process starts, hide where the main module is."""
+    """Hide the place of the main module while a process starts."""
     own = sys.modules[_MAIN]
     sys.modules[_MAIN] = ModuleType(_MAIN)
     try:
@@ -65,22 +64,21 @@ def _without_main() -> Iterator[None]:
 
 
 def needs_main(*sent: Any) -> bool:
-    """Return whether something that is sent to a process is defined in the main module."""
+    """Return whether an object sent to a process is defined in the main module."""
     return any(_MAIN.encode() in pickle.dumps(each) for each in sent)
 
 
 def make_spawn_context(*, main: bool) -> SpawnContext:
     """Return the context in which processes are spawned; with `main` they import the main module.
 
-    A spawned process imports its parent's main module first. For a script whose work is not below `if __name__ ==
-    "__main__":` that would do all the work again. Here the main module is imported only if the work needs it: a policy
-    defined in the script that runs it.
+    An unguarded script would run again when its child imports it, so children import it only if a task needs its
+    classes.
     """
     return multiprocessing.get_context("spawn") if main else _BareSpawnContext()
 
 
 def exit_if_imported() -> None:
-    """End a process that imports its parent's script: it would repeat what the parent has started."""
+    """End a process that imports its parent's script, whose work it would repeat."""
     if getattr(multiprocessing.current_process(), "_inheriting", False):
         raise SystemExit(1)
 
@@ -107,7 +105,7 @@ def count_cores() -> int:
 
 
 def ignore_progress(done: int, total: int, what: str) -> None:
-    """Do nothing: the default callback for progress."""
+    """Do nothing, as the default callback for progress."""
 
 
 def call_here(
@@ -126,7 +124,7 @@ def call_all(
     """Call `function(**arguments)` for every task in up to `jobs` processes; yield keys and values as they end.
 
     The function must be importable, and arguments and values picklable. Closing the generator, an error or Ctrl-C stops
-    the workers at once. Workers do not run the calling script again, unless what they are sent is defined in it.
+    the workers at once.
     """
     if not tasks:
         return
@@ -156,7 +154,7 @@ def call_all(
 
 
 def _prepare_worker(lifeline: Connection) -> None:
-    """Make a worker end at once with Ctrl-C, and when its parent closes the pipe or dies."""
+    """Make a worker end with Ctrl-C, and when its parent closes the pipe or dies."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
@@ -170,9 +168,7 @@ def _prepare_worker(lifeline: Connection) -> None:
 
 @contextmanager
 def _defer_interrupts() -> Iterator[None]:
-    """Defer Ctrl-C, here and in processes started inside until `_prepare_worker`: their imports would print a
-    traceback.
-    """
+    """Defer Ctrl-C, here and in processes started inside until `_prepare_worker`: their imports print no traceback."""
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return
@@ -185,7 +181,7 @@ def _defer_interrupts() -> Iterator[None]:
 
 @contextmanager
 def single_threaded() -> Iterator[None]:
-    """Let processes started inside use one thread for linear algebra: they share the cores, and sums have one order."""
+    """Let processes started inside use one thread for linear algebra, so that sums have one order."""
     before = {name: os.environ.get(name) for name in THREAD_VARIABLES}
     os.environ.update(dict.fromkeys(THREAD_VARIABLES, "1"))
     try:
@@ -227,7 +223,6 @@ class InProcessExecutor:
     def call_all(
         self, function: Callable[..., Value], tasks: Mapping[Key, Mapping[str, Any]]
     ) -> TaskResults[Key, Value]:
-        """Call the function for every task, in order."""
         return call_here(function, tasks)
 
 
@@ -240,16 +235,14 @@ class ProcessExecutor:
     def call_all(
         self, function: Callable[..., Value], tasks: Mapping[Key, Mapping[str, Any]]
     ) -> TaskResults[Key, Value]:
-        """Call the function in processes that end with this one."""
         return call_all(function, tasks, jobs=self.jobs)
 
 
 @dataclass(frozen=True, kw_only=True)
 class DaskExecutor:
-    """Runs tasks on the workers of a scheduler at an address; without one, on `jobs` workers of a cluster on this
-    machine.
+    """Runs tasks on the workers of a scheduler, or on `jobs` workers of a cluster on this machine.
 
-    The task of a worker that died is run again by another one.
+    The task of a worker that died runs again on another one.
     """
 
     jobs: int
@@ -314,7 +307,7 @@ class DaskExecutor:
 
 @contextmanager
 def _connect_client(distributed: Any, address: str) -> Iterator[Any]:
-    """Connect a client and close it at the end, also if it did not start: its loop would be found running at exit."""
+    """Connect a client and close it at the end, even if it did not start."""
     _check_scheduler(distributed, address)
     client = distributed.Client.__new__(distributed.Client)
     try:
@@ -328,10 +321,10 @@ def _connect_client(distributed: Any, address: str) -> Iterator[Any]:
 
 
 def _check_scheduler(distributed: Any, address: str) -> None:
-    """Raise an error if something else than a scheduler answers at the address.
+    """Raise an error if no scheduler answers at the address.
 
-    A scheduler speaks first, in numbers. Dask would wait without limit for a server that does not speak first,
-    and would read the greeting of one that speaks in letters as a length.
+    A scheduler speaks first, in numbers. Dask would wait without limit for a silent server, and read a greeting in
+    letters as a length.
     """
     scheme, _, _ = str(address).rpartition("://")
     if scheme not in ("", "tcp"):
@@ -344,7 +337,7 @@ def _check_scheduler(distributed: Any, address: str) -> None:
 
 @contextmanager
 def _quiet_dask_logs() -> Iterator[None]:
-    """Silence the log of Dask's client about a broken connection, which is raised as an error anyway."""
+    """Silence the log of a broken connection, which is raised as an error."""
     log = logging.getLogger("distributed.client")
     log.addFilter(_is_worth_logging)
     try:
@@ -360,7 +353,7 @@ def _is_worth_logging(record: logging.LogRecord) -> bool:
 
 
 def choose_executor(executor: str | Executor, *, jobs: int | None, scheduler: str | None = None) -> Executor:
-    """Return an executor by name, or as given; `jobs` are processes, by default one per core; 1 is this process."""
+    """Return an executor by name, or as given; `jobs` is by default the number of cores, and 1 is this process."""
     many = validation.integer("jobs", count_cores() if jobs is None else jobs, most=_MOST)
     if not isinstance(executor, str) and callable(getattr(executor, "call_all", None)):
         return executor
@@ -376,7 +369,7 @@ def choose_executor(executor: str | Executor, *, jobs: int | None, scheduler: st
 
 
 def choose_executor_or_here(executor: str | Executor | None, *, jobs: int | None, scheduler: str | None) -> Executor:
-    """Return the chosen executor, or this process if neither an executor nor a number of processes is given."""
+    """Return the chosen executor, by default this process."""
     if executor is None and jobs is None and scheduler is None:
         return InProcessExecutor()
     return choose_executor("processes" if executor is None else executor, jobs=jobs, scheduler=scheduler)

@@ -16,9 +16,8 @@
     batch = { first = 200, ratio = 1.5 }      # a number, "paper", or a geometric schedule
 
 The name may be a list of algorithms with the same arguments. `horizon`, `path` and the keys of the environment may be
-lists too: then there is a curve of every algorithm at every point of the grid. Several arrays are written
-`means = { each = [[...], [...]] }`. Errors name the key and its table (the first [[algorithm]] is `algorithm[1]`),
-before anything runs.
+lists too, for a curve of every algorithm at every point of the grid. Several arrays are written `means = { each =
+[[...], [...]] }`. Errors name key and table (the first [[algorithm]] is `algorithm[1]`), before anything runs.
 """
 
 from __future__ import annotations
@@ -94,7 +93,7 @@ def check_name(table: Any, where: str, known: Iterable[str], what: str) -> str:
 
 
 def check_environment(table: Any, horizon: int) -> dict[str, Any]:
-    """Return the checked arguments of an environment; one that needs the horizon gets it."""
+    """Return checked arguments of an environment, with the horizon where it needs one."""
     kind = ENVIRONMENTS[check_name(table, "environment", ENVIRONMENTS, "environments")]
     types = typing.get_type_hints(kind)
     known = {f.name: types[f.name] for f in fields(kind) if f.init}
@@ -117,7 +116,7 @@ def make_environment(environment: Mapping[str, Any]) -> Environment:
 
 
 def _make_reward_law(given: Any) -> RewardLaw:
-    """Make a law of rewards from its name, or from a table with name and arguments."""
+    """Make a law of rewards from its name, or from a table."""
     table = given if isinstance(given, Mapping) else {"name": given}
     kind = REWARDS[check_name(table, "environment.reward", REWARDS, "laws")]
     allowed = {"name", *(f.name for f in fields(kind))}
@@ -136,7 +135,7 @@ _PATHS = ("law", "messages")
 
 @dataclass(frozen=True, kw_only=True)
 class GridPoint:
-    """A point of the grid: environment, horizon and path; `varied` holds what differs from other points."""
+    """A point of the grid: environment, horizon and path; `varied` holds its differences from other points."""
 
     horizon: int
     path: str
@@ -148,7 +147,7 @@ class GridPoint:
 
 
 def list_grid_points(horizon: Any, path: Any, environment: Any) -> Iterator[GridPoint]:
-    """Yield all grid points, the last key varying fastest; every value is checked."""
+    """Yield all checked grid points, the last key varying fastest."""
     table = environment if isinstance(environment, Mapping) else {}
     axes = {"horizon": list_values("horizon", horizon), "path": list_values("path", path)}
     axes |= {f"environment.{key}": _list_axis_values(key, value) for key, value in table.items()}
@@ -166,7 +165,7 @@ def list_grid_points(horizon: Any, path: Any, environment: Any) -> Iterator[Grid
 
 
 def list_values(where: str, value: Any) -> list[Any] | None:
-    """Return the values of a list, which must not be empty; None for a single value."""
+    """Return the values of a list that is not empty; None for a single value."""
     if isinstance(value, Mapping) and set(value) == {"each"}:
         value = value["each"]
         if not isinstance(value, list | tuple):
@@ -179,7 +178,6 @@ def list_values(where: str, value: Any) -> list[Any] | None:
 
 
 def _list_axis_values(key: str, value: Any) -> list[Any] | None:
-    """Return the values of a key; an array is one value, unless `each` is used."""
     if key in _ARRAYS and not isinstance(value, Mapping):
         return None
     return list_values(f"environment.{key}", value)
@@ -209,14 +207,7 @@ _TOP = ("title", "horizon", "n_seeds", "seed", "path", "checkpoints", "environme
 class AlgorithmSetting:
     """An algorithm at one setting, for all grid points.
 
-    Parameters
-    ----------
-    table
-        The place in the file.
-    label
-        The label with what was varied.
-    called
-        The label without it; `varied` holds it.
+    `table` is the place in the file; `called` is the label without `varied`.
     """
 
     label: str
@@ -241,7 +232,6 @@ class ExperimentCurve:
 
     @property
     def algorithm(self) -> str:
-        """The name of the algorithm."""
         return self.series.algorithm
 
     @property
@@ -250,18 +240,18 @@ class ExperimentCurve:
 
     @property
     def varied(self) -> dict[str, Any]:
-        """The settings in which this curve differs from others, in algorithm and grid point."""
+        """The settings, of algorithm and grid point, in which curves differ."""
         return {**self.series.varied, **self.point.varied}
 
     def policy(self, *, dim: int, horizon: int) -> Any:
-        """Make the algorithm for this problem; errors name the table, or where else a value came from."""
+        """Make the algorithm for this problem; errors name the table or the value's other place."""
         with self._with_file_keys():
             return make_from_table(
                 self.series.table, self.algorithm, {"dim": dim, "horizon": horizon, **self.arguments}
             )
 
     def calibrated(self, *, dim: int, horizon: int) -> Policy[Any]:
-        """Make the algorithm with noise, radii and guarantee computed, ready to be sent to other processes."""
+        """Make the algorithm with noise, radii and guarantee computed, ready for other processes."""
         policy: Policy[Any] = self.policy(dim=dim, horizon=horizon)
         with self._with_file_keys(), prefix_errors(f"{self.series.table}."):
             policy._prepare()
@@ -269,7 +259,7 @@ class ExperimentCurve:
 
     @contextmanager
     def _with_file_keys(self) -> Iterator[None]:
-        """Make errors about a number that is not in the table name the key that it was taken from."""
+        """Make errors about a number from elsewhere name its key."""
         places = {"dim": "environment.dim", "n_arms": "environment.n_arms", "horizon": "horizon"}
         try:
             yield
@@ -286,14 +276,12 @@ class Experiment:
 
     Parameters
     ----------
-    title : str
-        The title of figures.
     horizon
         Rounds, or a list of them.
     n_seeds, seed : int
-        The number of runs of every curve, and the first seed.
+        Runs of every curve, and the first seed.
     path : {"law", "messages"}
-        "law" draws released sums by their law where it is known exactly; "messages" runs every message.
+        "law" draws released sums by their exact law where it is known; "messages" runs every message.
     checkpoints : int
         The number of points of a curve.
     environment : mapping
@@ -303,7 +291,7 @@ class Experiment:
     series : tuple of AlgorithmSetting
         The algorithms with lists expanded.
     points : tuple of GridPoint
-        The grid of horizon, path and environment; a single point if none of them is a list.
+        The grid of horizon, path and environment.
     """
 
     title: str
@@ -328,7 +316,7 @@ class Experiment:
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Experiment:
-        """Make and check the experiment of a TOML document, or of `to_dict`."""
+        """Make the experiment of a TOML document, or of `to_dict`, after checks."""
         given = check_keys(document, "", _TOP, needed=("horizon", "n_seeds", "environment", "algorithm"))
         for key, words in _WHOLE.items():
             if isinstance(given.get(key), list | tuple):
@@ -361,7 +349,7 @@ class Experiment:
         return tuple(ExperimentCurve(series=series, point=point) for point in self.points for series in self.series)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values as given; `from_dict` makes the same experiment of them."""
+        """Return plain values from which `from_dict` makes the same experiment."""
         plain = {name: getattr(self, name) for name in _TOP[:-2]}
         tables = [dict(table) for table in self.algorithms]
         return {**plain, "environment": dict(self.environment), "algorithm": tables}
@@ -388,7 +376,6 @@ class Experiment:
 
 
 def _check_arms(curve: ExperimentCurve, world: Environment) -> None:
-    """Check that the policy can be made and has this environment's arms."""
     policy, table = curve.policy(dim=world.dim, horizon=curve.point.horizon), curve.series.table
     if getattr(policy, "n_arms", None) in (None, world.n_arms):
         return
@@ -400,7 +387,7 @@ def _check_arms(curve: ExperimentCurve, world: Environment) -> None:
 
 
 def _expand_table(table: Any, number: int) -> Iterator[AlgorithmSetting]:
-    """Yield a setting for every combination of listed values; labels name what differs."""
+    """Yield a setting for every combination of listed values."""
     where = f"algorithm[{number}]"
     names = list_values(f"{where}.name", table.get("name")) if isinstance(table, Mapping) else None
     if names is None:
@@ -411,7 +398,7 @@ def _expand_table(table: Any, number: int) -> Iterator[AlgorithmSetting]:
 
 
 def _expand_algorithm(table: Any, where: str, *, of_several: bool = False) -> Iterator[AlgorithmSetting]:
-    """Yield the settings of one algorithm; of several under one label each has its name appended."""
+    """Yield the settings of one algorithm; `of_several` appends its name to labels."""
     name = check_name(table, where, ALGORITHMS, "algorithms")
     given = _check_algorithm(dict(table), name, where)
     label = given.pop("label", given.pop("name"))
@@ -450,7 +437,7 @@ def _check_algorithm(table: dict[str, Any], name: str, where: str) -> dict[str, 
 
 
 def label_parts(varied: Mapping[str, Any]) -> list[str]:
-    """Return the parts of a label that name varied values."""
+    """Return the parts of a label from varied values."""
     return [f"{name} = {format_varied(value)}" for name, value in varied.items()]
 
 
@@ -474,7 +461,7 @@ _SETTINGS: dict[str, dict[str, Any]] = {  # the last feature of the world is a c
 
 @dataclass(frozen=True, kw_only=True)
 class PrivacyModelRun:
-    """The run of one privacy model, and the standard deviation of the noise in its last released sum."""
+    """The run of one privacy model, and the standard deviation of noise in its last sum."""
 
     result: Result
     noise_std: float
@@ -492,7 +479,7 @@ def compare_privacy_models(
     seed: int = 0,
     progress: ProgressCallback = ignore_progress,
 ) -> dict[str, PrivacyModelRun]:
-    """Run one algorithm without privacy and under the central, the shuffle and the local model, in the same worlds.
+    """Run one algorithm under no privacy, the central, the shuffle and the local model, in the same worlds.
 
     "LinTS" runs with its defaults and an intercept. "LinUCB" has width 0.2, the papers' batches - T^{1/2} without
     privacy and centrally, T^{3/5} shuffled, T^{3/4} locally - and the radii of the papers' lemma. Arms are fixed.
@@ -523,12 +510,12 @@ _LENGTH = 60  # of a text that says what a setting was
 def result_columns(
     experiment: Experiment, results: Mapping[str, Result], *, rounds: str = "last"
 ) -> dict[str, list[Any]]:
-    """Return the columns of all curves, with a row for every seed; with `rounds="all"` for every checkpoint too.
+    """Return the columns of all curves, a row for every seed; with `rounds="all"` for every checkpoint.
 
-    They are those of `Result.to_frame`, where `label` names the curve and epsilon and delta are those of what ran, and
+    They are those of `Result.to_frame`, with epsilon and delta as guaranteed, and
 
     * series: the label without what was varied;
-    * algorithm: its name, as in `bandanna list`;
+    * algorithm: its name;
     * algorithm.KEY: settings as in the file, among them the requested `algorithm.epsilon`;
     * environment.KEY: arguments of the environment; and path.
     """

@@ -38,17 +38,16 @@ class Forecast:
     Parameters
     ----------
     share, stderr
-        Regret divided by that of random play, as the ratio of means over seeds, and its standard error (NaN for one
-        seed).
+        Mean regret divided by that of random play, and its standard error (NaN for one seed).
     regret
-        Mean over seeds of the rewards lost against always choosing the best arm.
+        Mean rewards lost against the best arm.
     first_batch
         Users before anything is learned.
     releases
-        The number of published sums.
+        Number of published sums.
     enough, tried
-        If `hopeless`, the number of users, by doubling, with a share below 1/2; None if there was none up to `tried`,
-        the largest number that was simulated.
+        If `hopeless`, the number of users, by doubling, with a share below 1/2; None if there is none up to `tried`
+        users.
     """
 
     trust: str
@@ -88,7 +87,7 @@ class Forecast:
 
 @dataclass(frozen=True, kw_only=True)
 class _PlanProblem:
-    """The problem that is simulated, for any number of users."""
+    """The simulated problem, for any number of users."""
 
     dim: int
     n_arms: int
@@ -99,24 +98,20 @@ class _PlanProblem:
     seed: int
 
     def environment(self) -> Environment:
-        """Return a typical environment: features of arms, or of users with a parameter for each arm."""
         if self.per_arm:
             return DisjointLinear(dim=self.dim, n_arms=self.n_arms)
         return LinearContextual(dim=self.dim, n_arms=self.n_arms, fixed=self.fixed)
 
     def policy(self, trust: str, users: int) -> Any:
-        """Return LinTS with one model, or with one for each arm."""
         budget = {} if trust == "none" else {"epsilon": self.epsilon, "delta": self.delta}
         if self.per_arm:
             return make(TRUST[trust], n_arms=self.n_arms, features=self.dim, horizon=users, **budget)
         return make(TRUST[trust], dim=self.dim, horizon=users, intercept=True, **budget)
 
     def numbers(self, users: int, n_seeds: int) -> int:
-        """Return how many numbers are drawn."""
         return n_seeds * users * (self.n_arms * self.dim + _OTHER)
 
     def forecast(self, trust: str, users: int, n_seeds: int) -> Forecast:
-        """Forecast for one privacy model and number of users."""
         env, policy = self.environment(), self.policy(trust, users)
         result = simulate(policy, env, n_seeds=n_seeds, seed=self.seed, checkpoints=1)
         idle = regret_of_random_play(env, horizon=users, n_seeds=n_seeds, seed=self.seed)
@@ -157,19 +152,17 @@ def plan(
     dim : int, optional
         Features of arms, the last of which is constant (`intercept=True`): at least 2.
     features : int, optional
-        Features of users, instead of `dim`; then every arm has a model of its own, `LinTS(n_arms=, features=)`.
+        Features of users, instead of `dim`, with a model for every arm, `LinTS(n_arms=, features=)`.
     n_arms, users : int
-        The number of arms, and of rounds with one user each.
-    epsilon, delta : float
-        The budget.
+        Arms, and rounds with one user each.
     trust : {"none", "central", "shuffle", "local", "all"}
-        The privacy model, or all four.
+        The privacy models.
     fixed : bool
-        Arms have the same features for everybody; otherwise features are drawn for each user.
+        Arms have the same features for all users, not new ones for each.
     search : bool
-        Where nothing is learned, double the users until something is, as long as that takes seconds.
+        Where nothing is learned, double the users until something is, if that takes only seconds.
     n_seeds, seed : int
-        The number of runs, and the first seed.
+        Runs, and the first seed.
     progress : callable
         Called with the work done, all work, and a text.
 
@@ -217,7 +210,6 @@ def _report_progress(progress: ProgressCallback, done: int, total: int, what: st
 
 
 def _find_enough_users(problem: _PlanProblem, found: Forecast, n_seeds: int, say: Callable[[str], None]) -> Forecast:
-    """Return the forecast with the number of users that would be enough."""
     users = found.users
     while problem.numbers(2 * users, n_seeds) <= _SEARCH:
         users *= 2
@@ -228,7 +220,7 @@ def _find_enough_users(problem: _PlanProblem, found: Forecast, n_seeds: int, say
 
 
 def _regret_ratio(regret: Floats, idle: Floats) -> tuple[float, float]:
-    """Return mean(regret) / mean(idle) for (S,) and (S,), with its standard error by the delta method."""
+    """Return mean(regret) / mean(idle) of (S,) with its standard error by the delta method."""
     mean = float(np.mean(idle))
     if mean == 0:
         raise InvalidArgument("n_seeds", len(idle), "larger: in these worlds all arms are alike")

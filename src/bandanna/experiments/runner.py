@@ -1,8 +1,7 @@
-"""`run`: run an experiment over processes, resume it, and write results, tables and figures.
+"""Run an experiment over processes, resume it, and write results, tables and figures.
 
-Every curve runs in blocks of seeds. Blocks depend on the experiment alone, so the numbers are equal bit by bit for any
-number of processes. Blocks are written atomically; `resume` repeats no finished block. The directory has
-experiment.json, blocks/*.csv, and after the last block results/*.csv (*.parquet), figures and summary.json.
+Every curve runs in blocks of seeds, which depend on the experiment alone: numbers are equal bit by bit for any number
+of processes. Blocks are written atomically; `resume` repeats no finished block.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ _BUDGET = ("epsilon", "delta", "rho")  # figures show the epsilon of what ran in
 
 
 def series_names(experiment: Experiment, results: Mapping[str, Result]) -> dict[str, str]:
-    """Return the names of series in figures, by label: with the guarantee computed for what ran.
+    """Return the names of series in figures, by label, with the guarantee of what ran.
 
     For several points it is the largest one. Series with the same guarantee show their setting too.
     """
@@ -74,7 +73,7 @@ def series_names(experiment: Experiment, results: Mapping[str, Result]) -> dict[
 
 
 def draw_over_time(experiment: Experiment, results: Mapping[str, Result]) -> Any:
-    """Draw the mean regret over rounds with two standard errors, in a panel for every grid point."""
+    """Draw the mean regret over rounds, in a panel for every grid point."""
     panels: dict[str, dict[str, Result]] = {}
     called = series_names(experiment, results)
     for curve in experiment.curves:
@@ -93,10 +92,9 @@ def draw_over_time(experiment: Experiment, results: Mapping[str, Result]) -> Any
 
 
 def draw_against(experiment: Experiment, results: Mapping[str, Result], key: str) -> Any:
-    """Draw the regret at the horizon against a setting that was varied: "epsilon" (of what ran), "horizon", "dim", ...
+    """Draw the regret at the horizon against a varied setting: "epsilon" (of what ran), "horizon", "dim", ...
 
-    There is a line for each series and a panel for each of the environment's other settings. Against epsilon, a run
-    without privacy is a dashed line.
+    Other settings of the environment have panels. Against epsilon, no privacy is a dashed line.
     """
     if key not in varied_axes(experiment):
         allowed = f"a varied number: {', '.join(varied_axes(experiment)) or 'this experiment has none'}"
@@ -152,13 +150,13 @@ def _figure_note(experiment: Experiment) -> str:
 
 
 def file_stem(experiment: Experiment, index: int) -> str:
-    """Return the name of a curve's files: its number and a plain form of its label."""
+    """Return the name of a curve's files, from its number and label."""
     plain = re.sub(r"[^a-z0-9.]+", "-", experiment.curves[index].label.lower()).strip("-.")
     return f"{index + 1:02d}-{plain[:60]}".rstrip("-.")
 
 
 def summary_rows(experiment: Experiment, results: Mapping[str, Result]) -> list[dict[str, Any]]:
-    """Return one plain row per curve: its settings, its guarantee and its results."""
+    """Return a plain row of settings, guarantee and results per curve."""
     return [_summary_row(curve, results[curve.label]) for curve in experiment.curves]
 
 
@@ -179,7 +177,7 @@ def _summary_row(curve: ExperimentCurve, result: Result) -> dict[str, Any]:
 
 
 def write_outputs(experiment: Experiment, results: Mapping[str, Result], out: str | PathLike[str]) -> list[str]:
-    """Write results per curve, one table of all, figures and summary.json; return notes about missing extras."""
+    """Write results, one table of all, figures and summary.json; return notes about missing extras."""
     directory = Path(out)
     notes: list[str] = []
     (directory / "results").mkdir(parents=True, exist_ok=True)
@@ -210,7 +208,7 @@ def _note_missing_extra(notes: list[str]) -> Iterator[None]:
 
 
 def to_json_value(value: Any) -> Any:
-    """Return JSON values; infinities, which JSON does not have, become words."""
+    """Return JSON values, with words for infinities."""
     if isinstance(value, dict):
         return {name: to_json_value(entry) for name, entry in value.items()}
     if isinstance(value, list | tuple):
@@ -233,7 +231,7 @@ _LEAST, _MOST = 10, 50  # seeds in a block: beside fewer, the cost that all seed
 
 @dataclass(frozen=True, kw_only=True)
 class SeedBlock:
-    """Some seeds of one curve: a worker's task, and the content of a file in blocks/."""
+    """Some seeds of one curve: a worker's task and a file in blocks/."""
 
     curve: int
     seed: int
@@ -242,7 +240,7 @@ class SeedBlock:
 
 
 def list_blocks(experiment: Experiment) -> tuple[SeedBlock, ...]:
-    """Return all blocks, the first blocks of all curves first; the number of processes does not matter."""
+    """Return all blocks, the first blocks of all curves first."""
     shared = min(math.ceil(_TASKS / len(experiment.curves)), experiment.n_seeds // _LEAST)
     size = math.ceil(experiment.n_seeds / max(1, shared, math.ceil(experiment.n_seeds / _MOST)))
     return tuple(
@@ -269,14 +267,7 @@ def run_sweep(
 ) -> dict[str, Result]:
     """Run the blocks that are not yet in the directory `out`, and return one result per curve, by label.
 
-    Progress is counted in blocks. A script that calls this with a policy of its own needs `if __name__ == "__main__":`,
-    because workers import it.
-
-    Parameters
-    ----------
-    executor
-        "processes" (`jobs` of them); "dask": workers of the `scheduler` at an address, or `jobs` workers of a cluster
-        on this machine; or an `Executor`.
+    `executor` and `progress` are as in `run`; a policy of the calling script needs `if __name__ == "__main__":`.
     """
     working = choose_executor(executor, jobs=jobs, scheduler=scheduler)
     directory = validation.path("out", out, folder=True)
@@ -313,7 +304,7 @@ def run_sweep(
 
 
 def merge_results(parts: list[Result]) -> Result:
-    """Merge results of one policy for different seeds; `seconds` adds up the work of all processes."""
+    """Merge results of one policy for different seeds, adding their `seconds`."""
     return replace(
         parts[0],
         regret=np.concatenate([part.regret for part in parts]),
@@ -330,7 +321,7 @@ def merge_results(parts: list[Result]) -> Result:
 
 
 def _describe_directory(experiment: Experiment, directory: Path, *, resume: bool) -> dict[str, Any] | None:
-    """Return the description for a new directory, None if it has it already; refuse one of another experiment."""
+    """Return a new directory's description, None if it is there; refuse one of another experiment."""
     record = directory / "experiment.json"
     ours = {"bandanna": version("bandanna"), **to_json_value(experiment.to_dict())}
     code = {
@@ -364,7 +355,7 @@ def _claim_directory(directory: Path, ours: dict[str, Any]) -> None:
 
 
 def _list_changes(before: Any, after: Any, where: str = "") -> list[str]:
-    """Return the places where two plain documents differ, with both values; lists count from 1."""
+    """Return the differences of two plain documents with both values; lists count from 1."""
     if isinstance(before, dict) and isinstance(after, dict):
         names, absent = [*before, *(name for name in after if name not in before)], "nothing"
         pairs = [(f"{where}.{n}".lstrip("."), before.get(n, absent), after.get(n, absent)) for n in names]
@@ -378,7 +369,7 @@ def _list_changes(before: Any, after: Any, where: str = "") -> list[str]:
 
 
 def _read_finished(directory: Path, block: SeedBlock, policy: Policy[Any]) -> Result | None:
-    """Read a block's file; None for a damaged one or one with another guarantee."""
+    """Return a block's result; None if damaged or of another guarantee."""
     file = directory / "blocks" / block.file
     if not file.exists():
         return None
@@ -396,12 +387,10 @@ class Results(Mapping[str, Result]):
 
     Parameters
     ----------
-    experiment
-        What was run.
     directory
-        Where the files are, None if there are none.
+        The folder of the files, if any.
     notes
-        What was not written because of a missing extra.
+        Outputs that a missing extra prevented.
     """
 
     def __init__(
@@ -427,7 +416,7 @@ class Results(Mapping[str, Result]):
         return summary_rows(self.experiment, self)
 
     def to_frame(self, *, kind: str = "pandas", rounds: str = "last") -> Any:
-        """Return a table of all curves with a row for every seed; with `rounds="all"` for every checkpoint too.
+        """Return a table of all curves, a row for every seed; with `rounds="all"` for every checkpoint.
 
         `kind` is "pandas", "polars" or "arrow". Columns: `bandanna.experiments.experiment.result_columns`.
         """
@@ -438,8 +427,8 @@ class Results(Mapping[str, Result]):
     def plot(self, path: str | PathLike[str] | None = None, *, against: str | None = None) -> Any:
         """Draw regret over time, or at the horizon `against` a varied number: "epsilon", "horizon", "dim", ...
 
-        There is a panel for every point of the rest of the grid. Series are named by the epsilon of what ran. The
-        figure is saved to `path` (.png or .svg) if given. Needs the extra `plot`; returns a matplotlib `Figure`.
+        There is a panel for every point of the rest of the grid. The figure is saved to `path` (.png or .svg) if given.
+        Needs the extra `plot`; returns a matplotlib `Figure`.
         """
         check_drawable(path)
         figure = (
@@ -463,30 +452,25 @@ def run(
 ) -> Results:
     """Run an experiment.
 
-    A script that calls this with a policy of its own and `jobs` other than 1 needs `if __name__ == "__main__":`,
-    because worker processes import it.
+    A script with a policy of its own and `jobs` other than 1 needs `if __name__ == "__main__":`, because workers import
+    it.
 
     Parameters
     ----------
     experiment
         The path of a TOML file, a mapping with the same keys, or an `Experiment`.
     out : path, optional
-        The directory for blocks, results, table, figures and summary. For a file by default its name with -results in
-        the current directory; otherwise nothing is kept.
+        The directory for blocks, results, table, figures and summary; for a file by default its name with -results,
+        otherwise none.
     jobs : int, optional
-        The number of processes, by default that of the cores; 1 is this process. The numbers do not depend on it.
+        The number of processes, by default that of the cores; 1 is this process.
     executor, scheduler
         "processes", or "dask" (extra `dask`): the workers of `scheduler`, "tcp://127.0.0.1:8786", or a cluster on this
-        machine. The numbers do not depend on it.
+        machine. Numbers depend on neither these nor `jobs`.
     resume : bool
-        Continue what an earlier run left in `out`.
+        Continue an earlier run in `out`.
     progress : callable
         Called with the blocks done, all blocks, and a label.
-
-    Returns
-    -------
-    Results
-        The result of every curve, by label.
     """
     exit_if_imported()
     chosen, directory = _read_experiment(experiment), _choose_directory(experiment, out)

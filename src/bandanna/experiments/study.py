@@ -1,8 +1,8 @@
-"""`study`: the reward of policies on a data set against epsilon, under every privacy model and beside other libraries.
+"""Measure the reward of policies on a data set against epsilon, under every privacy model and beside other libraries.
 
-A log is replayed by rejection (`bd.replay`); a table of people is drawn from. All algorithms see the same people in the
-same order, seed by seed; seeds are 0, 1, 2, ... A row is one algorithm at one epsilon. In a directory every finished
-row is kept: a later study with more epsilons, algorithms or privacy models computes only the missing rows.
+A log is replayed by rejection (`bd.replay`); rows of a table are drawn. All algorithms see the same users in the same
+order, seed by seed. A row is one algorithm at one epsilon; in a directory finished rows are kept, so a later study
+computes only missing ones.
 """
 
 from __future__ import annotations
@@ -62,14 +62,13 @@ class PeerPolicy(ABC):
         self.begun = False
 
     def act(self, contexts: Floats) -> tuple[Ints, Floats]:
-        """Return the arms of a batch, (n,), and their probabilities where they are stated."""
+        """Return the arms of a batch, (n,), and their probabilities if stated."""
         if not self.begun:
             chances = np.full(len(contexts), 1 / self.n_arms)
             return self.rng.integers(self.n_arms, size=len(contexts)), chances
         return self._act(contexts)
 
     def learn(self, contexts: Floats, arms: Ints, rewards: Floats, chances: Floats) -> None:
-        """Learn from the users whose rewards are known."""
         if len(arms):
             self._learn(np.ascontiguousarray(contexts), arms, rewards, chances)
             self.begun = True
@@ -176,7 +175,7 @@ PEERS: dict[str, type[PeerPolicy]] = {
 
 
 def installed(name: str) -> bool:
-    """Return whether the library of this peer is installed."""
+    """Return whether this peer's library is installed."""
     return importlib.util.find_spec(PEERS[name].package) is not None
 
 
@@ -206,26 +205,21 @@ def quiet() -> Iterator[Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class StudySetting:
-    """How a data set is studied: how long, how often, and which public choices LinTS is given.
+    """How a data set is studied: rounds, runs, and public choices of LinTS.
 
-    The settings are explained in `docs/appendix/study-results.md`. They were chosen on simulated trials or on other
-    seeds than those of a study, and are public: nothing in them follows from the users of the study.
+    Settings are public: nothing in them follows from the users of a study. See `docs/appendix/study-results.md`.
 
     Parameters
     ----------
     horizon
-        Rounds for a table; logged events for a log, of which those are accepted where the policy chooses the logged
-        arm.
-    n_seeds
-        The number of runs.
+        Rounds for a table; logged events for a log.
     model
-        Of LinTS. "users": a parameter for each arm, of the users' features. "arms": one number for each arm, the same
-        for all users; features are the corners of a simplex and a constant. With noise for epsilon = 1 and a few
-        hundred people, only "arms" can be learned: every feature costs noise in each arm's block.
+        "users": a parameter for each arm, of the users' features. "arms": one number for each arm, the same for all
+        users, which is all that can be learned from a few hundred users at epsilon = 1.
     alpha, batch
         Arguments of LinTS.
     every
-        The number of rounds after which the other libraries learn.
+        Rounds after which the other libraries learn.
     """
 
     horizon: int
@@ -257,8 +251,7 @@ _ENOUGH = 100  # people for each number of a model, of a feature or a constant o
 def choose_setting(name: str, *, rows: int, logged: bool, features: int, arms: int) -> StudySetting:
     """Return the setting of a data set by name; for other data, six batches of all events, or 20,000 rounds.
 
-    Other data get a model of users if there are enough users for one. If all arms were equally likely, n/K of n logged
-    events are accepted.
+    Other data get a model of users if they have enough users.
     """
     if name in SETTINGS:
         return SETTINGS[name]
@@ -279,7 +272,7 @@ _WIDTH = 0.2  # of LinUCB, as its documentation has it
 
 @dataclass(frozen=True, kw_only=True)
 class StudyJob:
-    """A row to compute: an algorithm, a privacy model and an epsilon."""
+    """A row to compute: algorithm, privacy model and epsilon."""
 
     algorithm: str
     trust: str = "none"
@@ -287,18 +280,17 @@ class StudyJob:
 
     @property
     def label(self) -> str:
-        """The label for a progress bar."""
         return self.algorithm if self.epsilon is None else f"{self.algorithm}, {self.trust}, epsilon {self.epsilon:g}"
 
 
 def known_rewards(data: DataSet, job: StudyJob) -> dict[str, Any]:
-    """Return the row of an algorithm that needs no run: always the best arm, or a random one."""
+    """Return the row of the best or a random arm, which needs no run."""
     means = data.means
     return {"rewards": np.array([means.max() if job.algorithm == "best arm" else means.mean()]), "accepted": None}
 
 
 def measure_rewards(data: DataSet, setting: StudySetting, job: StudyJob, delta: float) -> dict[str, Any]:
-    """Return the mean reward of each seed, and what else the row contains."""
+    """Return the mean reward of each seed, and the rest of the row."""
     if job.algorithm in PEERS:
         return {"rewards": _play_peer(data, setting, job.algorithm), "accepted": None}
     policy, contexts = _make_policy(data, setting, job, delta)
@@ -377,7 +369,6 @@ def _play_peer(data: DataSet, setting: StudySetting, name: str) -> Floats:
 
 
 def _replay_peer(data: DataSet, users: Floats, setting: StudySetting, name: str, seed: int) -> float:
-    """Replay a log with the order and the acceptance of `bd.replay`."""
     log, streams, peer = data.log(), Streams([seed]), begin_peer(name, len(data.arms), seed)
     order = streams.generators("order")[0].permutation(len(log))[: setting.horizon]
     floor = log.propensities.min() if log.floor is None else log.floor
@@ -395,7 +386,6 @@ def _replay_peer(data: DataSet, users: Floats, setting: StudySetting, name: str,
 
 
 def _simulate_peer(data: DataSet, users: Floats, setting: StudySetting, name: str, seed: int) -> float:
-    """Play with the people of `bd.environments.Table`."""
     world = data.table().begin(Streams([seed]))
     peer, total = begin_peer(name, len(data.arms), seed), 0.0
     every = 1 if peer.online else setting.every
@@ -435,20 +425,17 @@ def study(
 
     Parameters
     ----------
-    data : DataSet
-        The data.
     epsilons, delta, trusts
-        The budgets and privacy models.
+        Budgets and privacy models.
     algorithms
-        "LinTS" (as the data set's setting says), "LinTS-users", "LinTS-arms", "LinUCB", "best arm", "random", and the
-        names of `PEERS`; by default LinTS, best arm, random and all installed peers.
+        "LinTS" (with the data set's setting), "LinTS-users", "LinTS-arms", "LinUCB", "best arm", "random", and names of
+        `PEERS`; by default LinTS, best arm, random and all installed peers.
     n_seeds, horizon
-        Runs, and logged events to replay or rounds; by default those of the data set's setting.
+        Runs, and rounds or logged events; by default those of the data set's setting.
     out : path, optional
         A directory in which finished rows are kept.
     jobs, executor, scheduler
-        "processes" (`jobs` of them) or "dask" (at `scheduler`), as in `bd.experiments.run`; a row is a task. By default
-        this process.
+        As in `bd.experiments.run`, by default this process; a row is a task.
     progress : callable
         Called with the rows done, all rows, and a label.
 
@@ -511,7 +498,6 @@ def _list_jobs(epsilons: Sequence[float], delta: float, trusts: Sequence[str], n
 
 
 def _shorten_setting(setting: StudySetting, horizon: int) -> StudySetting:
-    """Return the setting with another horizon and as many batches, if they are of one size."""
     batch = setting.batch
     if isinstance(batch, int):
         batch = max(2, batch * horizon // setting.horizon)
@@ -544,7 +530,6 @@ def _compute_row(data: DataSet, setting: StudySetting, job: StudyJob, delta: flo
 
 
 def _claim_directory(folder: Path, data: DataSet, setting: StudySetting, delta: float) -> None:
-    """Write the study's description to the directory; refuse a directory of another study."""
     print_ = zlib.crc32(np.ascontiguousarray(data.rewards).tobytes() + np.ascontiguousarray(data.contexts).tobytes())
     ours = {
         "bandanna": version("bandanna"),
@@ -595,7 +580,7 @@ def _write_row(folder: Path | None, job: StudyJob, row: dict[str, Any]) -> dict[
 
 
 def write_study(rows: Sequence[Mapping[str, Any]], out: str | PathLike[str], *, title: str) -> list[str]:
-    """Write rows.json, rows.csv, rows.parquet, figure.png and figure.svg; return notes about missing extras."""
+    """Write rows.json, .csv and .parquet and figures; return notes about missing extras."""
     folder, notes = validation.path("out", out, folder=True), []
     folder.mkdir(parents=True, exist_ok=True)
     names = list(dict.fromkeys(name for row in rows for name in row))
