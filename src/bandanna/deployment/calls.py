@@ -12,14 +12,11 @@ from bandanna.errors import BandannaError, InvalidArgument, MissingExtra, raise_
 
 
 class RoleUnreachable(BandannaError):
-    """Another role does not answer, or its answer is invalid. The call may be repeated."""
+    """Another role does not answer, or its answer is invalid."""
 
 
 class RoleConnection:
-    """A connection to another role.
-
-    `verify_tls` are the trusted certificates; True for those of the system.
-    """
+    """A connection to another role, with its trusted certificates (True: the system's)."""
 
     def __init__(self, url: str, *, seconds: float = 30.0, verify_tls: Any = True) -> None:
         try:
@@ -45,7 +42,7 @@ class RoleConnection:
         return answer.status_code, answer.content, dict(answer.headers)
 
     def publication(self, task_id: str, after: int | None = None, wait: float = 0.0) -> SignedPublication | None:
-        """Return the analyzer's newest publication; None if its number is `after`, after waiting `wait` seconds."""
+        """Return the analyzer's newest publication; None if its number is still `after` after `wait` seconds."""
         query = "" if after is None else f"?after={after}&wait={wait:g}"
         status, content, headers = self.request("GET", f"/tasks/{task_id}/snapshot{query}")
         if status == 204:

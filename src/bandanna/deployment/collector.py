@@ -47,7 +47,7 @@ Finish = Callable[[Any, Any], Any]  # (mixer, its state) -> its state
 
 
 def skip_noise(mixer: Any, state: Any) -> Any:
-    """Return the state of a mixer unchanged: it draws no noise before it closes a batch."""
+    """Return the state of a mixer that draws no noise."""
     return state
 
 
@@ -58,7 +58,7 @@ def mixer_from_text(text: str) -> Any:
 
 
 def are_bodies_in_range(round_: Round, bodies: Sequence[bytes]) -> bool:
-    """Return whether an honest device may send the numbers in all bodies, as far as this mixer sees them."""
+    """Return whether honest devices may send all bodies, as far as this mixer sees them."""
     for part, own in zip(round_.parts, zip(*map(round_.cut, bodies), strict=True), strict=False):
         if part.form == "row":  # finite numbers that end with an arm, a group and whether there was an answer
             rows = part.numbers(own)
@@ -74,13 +74,13 @@ def are_bodies_in_range(round_: Round, bodies: Sequence[bytes]) -> bool:
 
 
 def read_encapsulations(round_: Round, body: bytes) -> list[bytes]:
-    """Return the keys with which a body's reports were sealed: a device draws a new one for each of them."""
+    """Return the keys with which a body's reports were sealed: a device draws a new one for each report."""
     parts = zip(round_.parts, round_.cut(body), strict=False)
     return [sealed[:ENCAPSULATION] for part, sealed in parts if part.form == "sealed"]
 
 
 def mix_bodies(rows: Transaction, plan: Batch, round_: int, bodies: Sequence[bytes], finish: Finish) -> list[str]:
-    """Mix each part and return as texts what is forwarded; store the states of mixers of streams."""
+    """Mix each part and return what is forwarded; store the states of mixers of streams."""
     parts = plan.rounds[round_].parts
     by_arm = plan.rounds[round_].by_arm
     arms = plan.arms_at(np.arange(len(bodies))).tolist() if by_arm else []
@@ -167,7 +167,7 @@ class BatchIndex:
     def has(self, round_: int, place: int, version: int, body: bytes) -> bool | None:
         """Return whether this report or a later version is stored; None if another report of this version is.
 
-        Any zero report counts as stored: if it were refused only without a final report, it would show who answered.
+        Any zero report counts as stored: refusing some would show who answered.
         """
         stored = self.versions[round_][place]
         if stored == _NO_REPORT or stored < version:
@@ -232,7 +232,6 @@ def is_used(slot: bytes, used: Fingerprints) -> bool:
 
 
 def _slot_fingerprints(slots: Iterable[bytes]) -> Fingerprints:
-    """Return the first 8 bytes of the SHA-256 of each slot, in order."""
     content = b"".join(hashlib.sha256(slot).digest()[: _FINGERPRINT.itemsize] for slot in slots)
     return np.sort(np.frombuffer(content, dtype=_FINGERPRINT))
 
@@ -271,10 +270,6 @@ class Collector:
 
     Parameters
     ----------
-    database
-        Its tables.
-    task_id, task
-        The task's name and digest.
     key
         The key of tickets that the registrar and this collector share.
     grace
@@ -283,8 +278,6 @@ class Collector:
         Close a round when all slots have reported; for tests.
     name
         The role that forwards shares.
-    clock
-        Returns the time in seconds.
     finish
         Called before a mixer closes a batch, with the mixer and its state; returns the state, with noise if the mixer
         draws some.
@@ -321,7 +314,6 @@ class Collector:
         self._restore()
 
     def _restore(self) -> None:
-        """Read the memory from the rows, unless it agrees with them."""
         if self._is_current:
             return
         fillings: dict[int, BatchIndex] = {}
@@ -347,7 +339,6 @@ class Collector:
         self._is_current = True
 
     def _read_deadline(self) -> None:
-        """Read from the rows when the running round is closed."""
         with self._database.reading() as rows:
             found = rows.execute("select epoch, round, state, closes_at from batches order by epoch, round")
         states = {(epoch, round_): (state, at) for epoch, round_, state, at in found}
@@ -357,7 +348,7 @@ class Collector:
         self._awaits_receipt = any(each == "closed" for each, _ in states.values())
 
     def plan(self, batches: Sequence[Batch], running: tuple[int, int]) -> None:
-        """Enter the newest public plan: the running batch and its round, and the next batch if it is known."""
+        """Enter the newest public plan: the running batch and its round, and the next batch."""
         with self._consistent_memory():
             announced = {batch.epoch: batch for batch in batches if batch.rounds}
             finished = [epoch for epoch in self._fillings if epoch not in announced]
@@ -399,7 +390,7 @@ class Collector:
         rows.execute(query, *running, self._clock() + self._grace)
 
     def _delete_batch(self, rows: Transaction, epoch: int) -> None:
-        """Delete a batch that is over; what proves later that a slot was not in it stays."""
+        """Delete a finished batch; the proof that a slot was not in it stays possible."""
         rows.execute("delete from reports where epoch = ?", epoch)
         rows.execute("delete from plans where epoch = ?", epoch)
         rows.execute("insert into batches values (?, 0, 'dropped', 0, null, null) on conflict do nothing", epoch)
@@ -410,7 +401,7 @@ class Collector:
         rows.execute("delete from slots where epoch = ?", epoch)
 
     def accept(self, requests: Sequence[bytes]) -> list[list[ReportVerdict]]:
-        """Store the valid reports of these requests in one transaction, which is durable when this returns."""
+        """Store the valid reports of these requests in one durable transaction."""
         with self._consistent_memory():
             parsed = [_parse_request(request) for request in requests]
             new = _AcceptedReports(out_of_range=self._find_out_of_range(parsed))
@@ -430,7 +421,7 @@ class Collector:
             return verdicts
 
     def check_claim(self) -> None:
-        """Raise FencedError if another process serves the database; call it before anything is sent."""
+        """Raise FencedError if another process serves the database, before anything is sent."""
         self._database.check_claim()
 
     def _is_running_full(self) -> bool:
@@ -438,7 +429,7 @@ class Collector:
         return filling is not None and (filling.full or self.running[1] >= len(filling.sizes))
 
     def _find_out_of_range(self, parsed: Sequence[list[ReportFields] | None]) -> set[int]:
-        """Return the reports, by identity, with numbers that no honest device sends."""
+        """Return the reports, by identity, that no honest device sends."""
         groups: dict[tuple[int, int], list[ReportFields]] = {}
         for reports in parsed:
             for report in reports or ():
@@ -455,7 +446,6 @@ class Collector:
         return found
 
     def _judge_reports(self, reports: list[ReportFields], new: _AcceptedReports) -> list[ReportVerdict]:
-        """Return one verdict for each report of a request."""
         refused = [self._find_fault(report, new) for report in reports]
         offered: dict[tuple[int, bytes], set[int]] = {}  # the rounds for which a request has good reports of a slot
         if any(len(filling.sizes) > 1 for filling in self._fillings.values()):
@@ -468,7 +458,7 @@ class Collector:
         ]
 
     def _find_fault(self, report: ReportFields, new: _AcceptedReports) -> ReportVerdict | None:
-        """Return the refusal of a report that no state of its slot would allow; None if there is none."""
+        """Return the refusal of a report that no state of its slot would allow, or None."""
         slot, _, epoch, round_, version, _, body = report
         filling = self._fillings.get(epoch)
         plan = self._used.get(epoch) if filling is None else filling.plan.digest
@@ -500,7 +490,6 @@ class Collector:
     def _give_place(
         self, report: ReportFields, offered: dict[tuple[int, bytes], set[int]], new: _AcceptedReports
     ) -> ReportVerdict:
-        """Give a place to a valid report, if there is one."""
         slot, _, epoch, round_, version, key_id, body = report
         filling, running = self._fillings[epoch], self.running
         over = (epoch, round_) < running or (self._closed and (epoch, round_) == running)
@@ -527,7 +516,7 @@ class Collector:
         return ReportVerdict(place)
 
     def _verdict_on_closed_batch(self, epoch: int, slot: bytes) -> ReportVerdict:
-        """Return the refusal of a slot of a finished batch, with a proof if it was not in the batch."""
+        """Return the refusal of a slot of a finished batch, with a proof if it was unused."""
         if epoch not in self._used_slots:
             while len(self._used_slots) >= _CACHED_BATCHES:
                 del self._used_slots[next(iter(self._used_slots))]
@@ -539,7 +528,7 @@ class Collector:
         return ReportVerdict(reason="closed", refusal=prove_unused(self._key, self._task, epoch, slot))
 
     def close_due(self) -> bool:
-        """Close the running round if it is due: compute its share from the rows and store it."""
+        """Close the running round if it is due, and store its share."""
         if self._is_current and self.closes_at is None:
             return False
         with self._consistent_memory():
@@ -582,7 +571,7 @@ class Collector:
             return [ClosedRound(epoch=e, round=r, share=share.encode()) for e, r, share in rows.execute(query)]
 
     def entries(self, epoch: int, round_: int) -> tuple[Batch, list[tuple[bytes, int, bytes]]] | None:
-        """Return the plan of a batch, and slot, key and body of every place; None if its reports are deleted."""
+        """Return the plan of a batch, and slot, key and body of every place; None after their deletion."""
         with self._lock, self._database.reading() as rows:
             if epoch not in self._fillings:
                 return None
@@ -600,7 +589,7 @@ class Collector:
         self._database.scrub()  # delete them from the log of changes too
 
     def last_receipt(self) -> Any | None:
-        """Return the newest receipt that the analyzer has signed; None if there is none.
+        """Return the newest receipt that the analyzer has signed, or None.
 
         A batch of which the analyzer had other totals has no signed receipt.
         """
@@ -610,7 +599,7 @@ class Collector:
         return next((each for each in receipts if each["number"] >= 0), None)
 
     def glance(self) -> tuple[int, int, int]:
-        """Return running batch, open slots and wanted slots without a lock: the numbers may be a moment old."""
+        """Return running batch, open slots and wanted slots without a lock, perhaps a moment old."""
         epoch = self.running[0]
         filling = self._fillings.get(epoch)
         return (epoch, 0, 0) if filling is None else (epoch, len(filling.places), filling.plan.slots)
@@ -638,7 +627,7 @@ def _parse_request(request: bytes) -> list[ReportFields] | None:
 
 
 def _check_streams(rows: Transaction, batches: dict[int, Batch], epoch: int) -> None:
-    """Refuse a stream if batches of it are missing here: sums of higher levels would lack users."""
+    """Refuse a stream with missing batches: sums of higher levels would lack users."""
     if not any(part.stream is not None for batch in batches.values() for each in batch.rounds for part in each.parts):
         return
     query = "select max(epoch) from batches where state = 'receipted' and receipt not like ?"

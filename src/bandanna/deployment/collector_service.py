@@ -39,14 +39,10 @@ class CollectorThread:
 
     Parameters
     ----------
-    collector
-        The collector.
     forward
-        Sends the share of a closed round and returns the receipt, or None if it must be sent again later.
+        Sends the share of a closed round and returns the receipt, or None to try again.
     plan
         Returns the newest public plan, or None if the last one is the newest.
-    log
-        Gets closed rounds and failures.
     """
 
     def __init__(
@@ -123,7 +119,7 @@ class GroupCommit(Generic[Item, Result]):
     most
         Most items in one transaction.
     waiting
-        Most items that wait. Further items are refused with status 503.
+        Most items that wait; more are refused with status 503.
     """
 
     def __init__(
@@ -134,7 +130,6 @@ class GroupCommit(Generic[Item, Result]):
         self._busy = False
 
     async def submit(self, item: Item) -> Result:
-        """Return the result of one item after it was committed."""
         if len(self._waiting) >= self._room:
             raise RequestRefused(503, "busy", retry_after=1.0)
         result: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
@@ -145,7 +140,7 @@ class GroupCommit(Generic[Item, Result]):
         return await result
 
     async def _run(self) -> None:
-        """Write until no item waits. Under load, the distance of transactions makes them fewer and larger."""
+        """Write until no item waits; under load, a pause makes transactions fewer and larger."""
         loop = asyncio.get_running_loop()
         try:
             while self._waiting:
@@ -183,7 +178,7 @@ _GAUGES = {
 
 
 def compute_limits(batches: Sequence[Batch], *, shares: bool = False) -> Limits:
-    """Return limits for bodies with a few users' reports for all rounds of a batch, or with a whole batch's share."""
+    """Return limits for reports of a few users, or for a whole batch's share."""
     longest = max((sum(each.size + HEADER + 4 for each in batch.rounds) for batch in batches), default=0)
     body = max(1 << 26 if shares else 1 << 20, 4 * longest)
     return Limits(body=body, memory=max(Limits().memory, 2 * body))
@@ -192,7 +187,7 @@ def compute_limits(batches: Sequence[Batch], *, shares: bool = False) -> Limits:
 class CollectorRoutes:
     """The routes of a collector: POST /tasks/{task}/reports and GET /tasks/{task}/open, for devices and web pages.
 
-    `ready` returns whether reports that are stored now will be used.
+    `ready` returns whether stored reports will be used.
     """
 
     public = ("POST /tasks/{task}/reports", "GET /tasks/{task}/open")
@@ -226,7 +221,7 @@ class CollectorRoutes:
         return now - self._began
 
     async def reports(self, body: bytes, params: dict[str, str], headers: dict[bytes, bytes]) -> Any:
-        """Store reports and answer when they are durable."""
+        """Store reports durably and answer."""
         check_task(params["task"], self._task)
         if not self._ready():
             raise RequestRefused(503, "not-ready", retry_after=2.0)

@@ -44,7 +44,6 @@ class JobRefused(BandannaError):
         super().__init__(message)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle by the parts."""
         return partial(type(self), **self.details), (self.status, self.reason, str(self))
 
 
@@ -60,19 +59,9 @@ class Keyring:
 
         pending -> active (after `delay` seconds) -> expired -> deleted
 
-    One key is active. Every share names it to the analyzer, and devices learn it from publications, which are the same
-    for all of them. A deleted key opens no seed any more. Reports name a key in one byte, so a task has at most 256.
-
-    Parameters
-    ----------
-    db
-        The helper's database.
-    first
-        Secret and public half of key 0, which belongs to the task.
-    delay
-        Seconds for which a new key is pending.
-    now
-        Returns the time in seconds.
+    One key is active. Every share names it to the analyzer, and publications to all devices. A deleted key opens no
+    seed any more. Reports name a key in one byte, so a task has at most 256. `first` has secret and public half of key
+    0.
     """
 
     def __init__(
@@ -89,13 +78,13 @@ class Keyring:
             raise BandannaError(f"{db.name} has another first key than the task")
 
     def openers(self) -> dict[int, Opener]:
-        """Return what opens seeds, for all keys that are not deleted, by number."""
+        """Return the openers of seeds for all keys that are not deleted, by number."""
         with self._db.reading() as rows:
             keys = rows.execute("select id, secret from keys where state <> 'deleted'")
         return {number: Opener(self._first[0] if secret is None else secret) for number, secret in keys}
 
     def public(self) -> list[dict[str, Any]]:
-        """Return number, public key, state and beginning of activity of all keys, for the operator."""
+        """Return number, public key, state and activation time of all keys."""
         with self._db.transaction() as rows:
             self._activate_due(rows)
             keys = rows.execute("select id, public, state, since from keys where state <> 'deleted' order by id")
@@ -121,7 +110,7 @@ class Keyring:
         return number
 
     def delete(self, number: Any) -> None:
-        """Delete an expired key. The operator must also remove the secret of key 0 from the task's secrets."""
+        """Delete an expired key. The operator must also remove key 0 from the task's secrets."""
         with self._db.transaction() as transaction:
             self._activate_due(transaction)
             expired = [row[0] for row in transaction.execute("select id from keys where state = 'expired' order by id")]
@@ -153,10 +142,7 @@ class PartMasks:
     def add(self, state: str | None) -> tuple[str, str, list[tuple[int, int]]]:
         """Add the masks to the state of a mixer (None: empty).
 
-        Returns
-        -------
-        tuple[str, str, list[tuple[int, int]]]
-            The state after them, what is forwarded, and the level and number of each sum of a stream in it.
+        Return the state, what is forwarded, and the level and number of each sum of a stream in it.
         """
         before = self.mixer.empty() if state is None else make_mixer_encoding().loads(state)
         after, views = mix_messages(self.mixer, before, self.messages)
@@ -166,7 +152,7 @@ class PartMasks:
 
 
 def split_masks_by_part(job: MixJob, masks: list[Ints]) -> list[PartMasks]:
-    """Return the masks of each part of the job's round; raise Unreadable if the plan cannot be followed."""
+    """Return the masks of each part of the job's round; raise Unreadable for an impossible plan."""
     parts = job.parts.parts
     if not job.parts.by_arm:
         return [_masks_of_part(part, messages) for part, messages in zip(parts, masks, strict=True)]
@@ -191,8 +177,8 @@ def _masks_of_part(part: Part, messages: Ints) -> PartMasks:
 def open_masks(job: MixJob, task: bytes, openers: Mapping[int, Opener], tickets: TicketKeys) -> tuple[list[Ints], int]:
     """Return the masks of all users for each part, (users, length), and the number of bad seeds.
 
-    A seed is bad if it cannot be opened as that of this slot, round and plan, or if it comes without the ticket's key:
-    the shuffler has replaced it, or the user has sent it. Its masks are zeros, and no sum is made.
+    A bad seed cannot be opened as that of this slot, round and plan, or comes without the ticket's key. Its masks are
+    zeros, and no sum is made.
     """
     lengths, epoch, bad = job.parts.lengths, job.batch.epoch, 0
     masks = [np.zeros((len(job.entries), length), dtype=np.int64) for length in lengths]
@@ -277,23 +263,16 @@ class Helper:
     done in one transaction, so after a crash the same job gives the same share, and no other job replaces it.
 
     The ticket's key is sealed with each seed, so a shuffler can neither invent users nor replace their seeds. If one
-    seed is bad, no sum is made: a sum over the others would be of fewer users than its noise is for. The share then
-    says that the round is unusable, and the analyzer burns it.
+    seed is bad, no sum is made: the others are fewer users than its noise is for. The analyzer burns the round.
 
     Parameters
     ----------
-    db
-        Its database.
-    task_id, task
-        The task's name and digest.
     ticket_key
         The key of tickets that the registrar and this helper share.
     leader_key, analyzer_key
         Public keys of the shuffler and of the analyzer.
     keyring
         The keys that open seeds.
-    sign
-        Signs with the helper's key.
     """
 
     def __init__(
@@ -342,7 +321,7 @@ class Helper:
             return (201, self._finish_job(rows, job, parts, bad, key)) if done is None else (200, done.share)
 
     def waiting(self) -> list[StoredJob]:
-        """Return the jobs without a receipt, the oldest first; raise FencedError if another process sends them."""
+        """Return the jobs without a receipt, oldest first; raise FencedError if another process sends them."""
         self._db.check_claim()
         sql = f"select {_COLUMNS} from jobs where state = ? order by epoch, round"
         with self._db.reading() as rows:
@@ -351,22 +330,9 @@ class Helper:
     def receipted(self, epoch: int, round_: int, receipt: Any, *, other: bool = False) -> str:
         """Store the analyzer's receipt of a round; raise Unreadable unless the analyzer has signed it.
 
-        Only a receipt changes anything here: any other answer could be invented on the way.
-
-        Parameters
-        ----------
-        epoch, round_
-            The round of the receipt.
-        receipt
-            The analyzer's answer.
-        other
-            Whether the analyzer says that the round was released from another share than the helper's.
-
-        Returns
-        -------
-        str
-            The state of the job: "released", or "unusable", which ends its streams. A job with a bad seed is always
-            unusable, because nothing was added for it.
+        Only a signed receipt changes anything here. `other`: the round was released from another share than the
+        helper's. Return the job's state: "released", or "unusable", which ends its streams. A job with a bad seed is
+        always unusable.
         """
         check_receipt(receipt, task_id=self._task_id, epoch=epoch, round_=round_, key=self._analyzer_key)
         with self._db.transaction() as rows:
@@ -383,7 +349,6 @@ class Helper:
         return state if done is None else done.state
 
     def _find_done(self, rows: Transaction, job: MixJob) -> StoredJob | None:
-        """Return the same job if it was done; refuse another job in its place."""
         done = _select_job(rows, job.batch.epoch, job.round)
         if done is not None and done.digest != job.digest:
             raise JobRefused(409, "other-job", "another job was done for this round of the batch")
@@ -392,7 +357,6 @@ class Helper:
     def _finish_job(
         self, rows: Transaction, job: MixJob, masks: list[PartMasks], bad: int, key: dict[str, Any]
     ) -> bytes:
-        """Add the masks, store the job and return its share."""
         epoch, slots = job.batch.epoch, [entry.slot for entry in job.entries]
         others = rows.execute("select checksum from jobs where epoch = ?", epoch)
         if any(checksum != job.checksum for (checksum,) in others):
@@ -428,9 +392,8 @@ class Helper:
     def _mix_part(self, rows: Transaction, job: MixJob, masks: PartMasks, *, usable: bool) -> str:
         """Return what one part forwards, and move its stream forward.
 
-        A stream continues when the round before has a receipt that it was released. After an unusable round it never
-        does: a sum with a hole is of no use, and a stream that is put back releases sums of the same users twice. For
-        an unusable job nothing is added; the stream is at its round then, and the round's receipt ends it.
+        A stream continues when the round before has a receipt that it was released, and never after an unusable round:
+        a stream that is put back would release sums of the same users twice.
         """
         stream, now = masks.stream, (job.batch.epoch, job.round)
         if stream is None:

@@ -58,11 +58,10 @@ class ShareSender:
         self._waiting = Gauge("bandanna_shares_waiting", "Shares without a receipt.", registry=metrics)
 
     def wake(self) -> None:
-        """Send new shares now."""
         self._news.set()
 
     async def run(self) -> None:
-        """Send shares until this is cancelled; try again, more and more slowly, what has no receipt."""
+        """Send shares until cancelled, repeating more and more slowly."""
         pause = _FIRST_PAUSE
         while True:
             try:
@@ -77,7 +76,7 @@ class ShareSender:
             self._news.clear()
 
     async def sweep(self) -> int:
-        """Send all shares without a receipt, the oldest first; return how many have none after that."""
+        """Send all shares without a receipt; return how many have none after that."""
         async with self._one:
             waiting = await run_in_thread(self._helper.waiting)
             left = len(waiting)
@@ -101,8 +100,8 @@ class ShareSender:
     async def _send(self, stored: StoredJob) -> str:
         """Send a share; return its state.
 
-        With a receipt it is "released" or "unusable"; else "sent" if it waits for the other share, "refused" if the
-        analyzer has another one, or "failed" if the analyzer was not reached.
+        "released" and "unusable" have a receipt; else "sent" waits for the other share, "refused" had another one, and
+        "failed" did not reach the analyzer.
         """
         import httpx
 
@@ -149,7 +148,7 @@ _SEND_SECONDS = 5.0  # for which the shuffler waits while the share is sent
 
 
 class HelperService:
-    """The handlers of a helper, which is opened when the process begins to serve and closed at its end."""
+    """The handlers of a helper; it opens and closes with the server."""
 
     def __init__(
         self,
@@ -171,11 +170,10 @@ class HelperService:
 
     @property
     def ready(self) -> bool:
-        """Whether it takes jobs and sends shares."""
         return self._helper is not None and not self._sending.done()
 
     async def start(self) -> None:
-        """Claim the database and send the shares that an earlier process has left."""
+        """Claim the database and send the shares of an earlier process."""
         self._helper = await run_in_thread(self._open)
         self._sender = ShareSender(
             self._helper,
@@ -204,7 +202,7 @@ class HelperService:
         )
 
     async def stop(self) -> None:
-        """Stop sending; the next process sends what is left."""
+        """Stop sending; the next process continues."""
         if self._helper is not None:
             self._sending.cancel()
             with suppress(asyncio.CancelledError):
@@ -214,12 +212,11 @@ class HelperService:
             self.database.close()
 
     async def status(self) -> dict[str, Any]:
-        """Return the rounds without a receipt."""
         waiting = await run_in_thread(self._open_role.waiting)
         return {"waiting": [f"{stored.epoch}.{stored.round}" for stored in waiting[:100]]}
 
     async def job(self, request: Request) -> Response:
-        """Do a job and answer 201, or 200 if it was done before; the share is sent to the analyzer only."""
+        """Do a job and answer 201, or 200 if it was done; only the analyzer gets the share."""
         check_task(request.path_params["task"], self._task.id)
         found = _BATCH.fullmatch(request.path_params["batch"])
         if found is None:
@@ -249,7 +246,7 @@ class HelperService:
         return json_response({name: document[name] for name in ("count", "checksum", "bad")}, status)
 
     async def change_keys(self, request: Request) -> Response:
-        """Make the next key for {"action": "rotate"}, delete an expired one for {"action": "delete", "id": n}."""
+        """Make the next key for {"action": "rotate"}, or delete an expired one for {"action": "delete", "id": n}."""
         document, keyring = parse_json_body(await request.body()), self._open_role.keyring
         match document:
             case {"action": "rotate", **rest} if not rest:
@@ -272,7 +269,7 @@ class HelperService:
 
 
 def build_helper(task: Task, secrets: Secrets, *, database: str, log: EventLog, verify_tls: Any = True) -> Application:
-    """Return the application of a task's helper. `verify_tls` are the certificates that the analyzer is known by."""
+    """Return the application of a task's helper."""
     from bandanna.deployment.http.application import build_application
 
     assert task.policy is not None  # loading the policy registers the parts of mixers

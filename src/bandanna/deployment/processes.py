@@ -58,20 +58,14 @@ def serve_role(
 ) -> None:
     """Serve a role until SIGTERM or SIGINT; exit with code 75 when another process has taken over the database.
 
-    Its memory is old then. A supervisor starts the process again, and it reads its state from the database.
+    A supervisor then starts the process again, and it reads its state from the database.
 
     Parameters
     ----------
-    role, task
-        The role and its task.
-    secrets
-        The folder with the role's secrets.
     database
         A path or URL: see `open_database`.
     host, port
         Where to listen; by default, at the port of the role's address in the task.
-    cert, key
-        Files of the TLS certificate and its key.
     trust
         A file of certificates by which other roles are known, beside the system's.
     inside, peers
@@ -118,7 +112,7 @@ def _read_address(name: str, text: str) -> tuple[str, int]:
 
 
 def check_loopback(argument: str, host: str) -> None:
-    """Refuse an address beyond this machine, on which reports would travel without TLS."""
+    """Refuse an address beyond this machine, where reports would travel without TLS."""
     try:
         loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -155,14 +149,7 @@ def port_in_task(task: Task, role: str) -> int:
 class RunningDeployment:
     """All roles of a task, as processes on this machine.
 
-    Parameters
-    ----------
-    task, folder
-        The task, and the folder with its files.
-    database
-        The database of all roles; by default, an SQLite file for each in the folder.
-    host
-        The address at which the roles listen.
+    `database` serves all roles; by default each has an SQLite file in `folder`.
     """
 
     def __init__(self, task: Task, folder: Path, *, database: str | None = None, host: str = "127.0.0.1") -> None:
@@ -172,7 +159,6 @@ class RunningDeployment:
         self._log_starts: dict[str, int] = {}  # bytes of logs of earlier processes
 
     def start(self, role: str) -> None:
-        """Start the process of a role, unless it runs; its log is a file in the folder."""
         if role in self.processes and self.processes[role].poll() is None:
             return
         where = self._database or str(self._folder / f"{role}.db")
@@ -183,7 +169,7 @@ class RunningDeployment:
             self.processes[role] = subprocess.Popen([*command, "--host", self._host], stdout=out, stderr=out)
 
     def wait(self, role: str, seconds: float = _START_SECONDS) -> None:
-        """Wait until the process logs that it is ready; another program may be listening at its address."""
+        """Wait until the process logs that it is ready."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             text = self.logs[role].read_bytes()[self._log_starts[role] :].decode(errors="replace")
@@ -195,7 +181,7 @@ class RunningDeployment:
         raise BandannaError(f"the {role} is not ready after {seconds:g} seconds: see {self.logs[role]}")
 
     def begin(self) -> None:
-        """Start all roles and wait until they answer; if one does not, stop all."""
+        """Start all roles and wait until they answer, or stop all."""
         try:
             for role in self._task.roles:
                 self.start(role)
@@ -218,7 +204,7 @@ class RunningDeployment:
         return found
 
     def stop(self) -> None:
-        """Stop all roles, mixers before the analyzer, and wait for their ends."""
+        """Stop all roles, mixers before the analyzer."""
         for role in reversed(self._task.roles):
             process = self.processes.get(role)
             if process is not None and process.poll() is None:
@@ -334,7 +320,7 @@ class TableWatcher:
 
 
 def count_rows(path: Path) -> dict[str, int]:
-    """Return the number of rows of each table of an SQLite file; nothing if it cannot be read now."""
+    """Return the rows of each table of an SQLite file; nothing if it cannot be read now."""
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=1.0)) as rows:
             query = "select name from sqlite_master where type = 'table' and name not like 'sqlite_%' order by name"
@@ -347,18 +333,10 @@ def count_rows(path: Path) -> dict[str, int]:
 def run_demo(
     folder: Path, *, users: int = 2000, mixers: int = 1, seed: int = 0, progress: Callable[[int], None] = lambda _: None
 ) -> dict[str, Any]:
-    """Create a task in a folder, run its roles as processes, send simulated users, and report what each role saw.
+    """Create a task in an empty folder, run its roles as processes, send simulated users, and report what each role
+    saw.
 
-    Parameters
-    ----------
-    folder
-        A folder without a task.
-    users, mixers
-        Numbers of users, and of mixers (1 or 2).
-    seed
-        The seed of the users.
-    progress
-        Called with the number of users that have reported.
+    `mixers` is 1 or 2; `progress` is called with the number of users that have reported.
     """
     creation.check_free(folder)
     began = time.monotonic()
@@ -407,7 +385,6 @@ def _describe_role(
 
 
 def _read_metrics(task: Task, role: str, token: str) -> dict[str, float]:
-    """Return the metrics of a role, each added up over its labels."""
     _, content = _get(task, role, "/metrics", {"Authorization": f"Bearer {token}"})
     sums: dict[str, float] = {}
     for family in text_string_to_metric_families(content.decode()):

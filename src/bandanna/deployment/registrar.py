@@ -101,24 +101,13 @@ class Notary:
     """Cosigns one publication of each number, in transactions of the registrar's database.
 
     The analyzer shows a publication only with the cosignature. An analyzer whose database was restored, or a second one
-    beside it, can release a batch again with fresh noise, but nobody sees that release.
-
-    Parameters
-    ----------
-    db
-        The registrar's database.
-    task
-        The id of the task.
-    analyzer_key
-        The public key of the analyzer's signatures.
-    sign
-        Signs with the registrar's key.
+    beside it, can release a batch again with fresh noise, but no other party sees that release.
 
     Attributes
     ----------
     behind
         Whether the analyzer has sent a publication beyond the next one. Then this database is not the newest, until the
-        process ends. The missing publications would not repair it, because the tickets given since are missing too.
+        process ends: the tickets given since are missing too.
     """
 
     def __init__(self, db: Database, *, task: str, analyzer_key: str, sign: Signer) -> None:
@@ -128,10 +117,7 @@ class Notary:
     def witness(self, document: Any) -> tuple[int, dict[str, Any]]:
         """Cosign the publication after the newest one, once.
 
-        Parameters
-        ----------
-        document
-            The analyzer's statement: number, previous chain, chain, awaited epoch, and its signature of these.
+        `document` is the analyzer's signed statement: number, previous chain, chain and awaited epoch.
 
         Returns
         -------
@@ -163,8 +149,8 @@ class Notary:
     def newest(self) -> dict[str, Any] | None:
         """Return the newest cosigned statement; None if there is none.
 
-        The analyzer's signature is left out: with it, anybody could let a restored registrar, which lacks publications,
-        cosign them before the analyzer does.
+        The analyzer's signature is left out: with it, any party could let a restored registrar cosign publications
+        before the analyzer does.
         """
         with self._db.reading() as rows:
             newest = select_witness(rows)
@@ -175,7 +161,6 @@ class Notary:
 
 
 def _read_witness(document: Any) -> PublicationPin:
-    """Return the number and the chain of a valid document."""
     if not isinstance(document, dict) or set(document) != _FIELDS:
         raise Unreadable(f"a witness has the fields {', '.join(sorted(_FIELDS))}")
     if not all(type(document[name]) is int and 0 <= document[name] <= EPOCHS for name in ("number", "epoch")):
@@ -216,10 +201,6 @@ class Registrar:
 
     Parameters
     ----------
-    db
-        Its database.
-    task
-        The digest of the task.
     ticket_keys
         By verifier, the keys that the registrar shares with it.
     secret
@@ -227,8 +208,8 @@ class Registrar:
     participations
         The most batches that one user may be in.
     moves
-        Whether a refusal gives another ticket. It must not if reports are protected from the collector, which has read
-        the reports that it refuses and could refuse without end.
+        Whether a refusal gives another ticket. It must not if reports are protected from the collector, which could
+        refuse, and read, reports without end.
     """
 
     def __init__(
@@ -286,7 +267,6 @@ class Registrar:
             return {"tickets": int(rows.execute("select count(*) from users")[0][0])}
 
     def _parse_request(self, request: Any) -> TicketRequest | str:
-        """Return a valid request, or the reason of its refusal."""
         if not isinstance(request, Mapping) or not {"user", "epoch"} <= set(request) <= {"user", "epoch", "refused"}:
             return "user"
         user, epoch, proofs = request["user"], request["epoch"], request.get("refused", [])
@@ -308,7 +288,6 @@ class Registrar:
         return TicketRequest(person=person, epoch=epoch, refused=refused)
 
     def _parse_proof(self, epoch: Any, slot: Any, proof: Any) -> tuple[int, bytes]:
-        """Return epoch and slot of a refusal that the collector has made; raise Unreadable for another one."""
         if type(epoch) is not int or not 0 <= epoch <= EPOCHS:
             raise Unreadable("a refusal without an epoch")
         opened = canonical.decode_base64url(slot, SLOT)
@@ -318,7 +297,6 @@ class Registrar:
         return epoch, opened
 
     def _give(self, request: TicketRequest, tickets: dict[int, bytes], last: int) -> dict[str, Any] | str:
-        """Return the user's ticket of an epoch, entered into `tickets`, or the reason of a refusal."""
         epoch = request.epoch
         if epoch not in tickets:
             if epoch > last:

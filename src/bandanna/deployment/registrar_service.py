@@ -28,7 +28,7 @@ _LIMITS = Limits(body=1 << 21, peers=256)
 
 
 class RegistrarService:
-    """The handlers of a registrar, which is opened when the process begins to serve and closed at its end."""
+    """The handlers of a registrar; it opens and closes with the server."""
 
     def __init__(self, task: Task, secrets: Secrets, db_url: str, metrics: CollectorRegistry) -> None:
         self._registrar_parts, self._notary_parts = make_registrar(task, secrets), make_notary(task, secrets)
@@ -59,14 +59,13 @@ class RegistrarService:
             self.database.close()
 
     async def status(self) -> dict[str, Any]:
-        """Return the number of tickets and the newest witness."""
         registrar, notary = self._opened
         return {**await run_in_thread(registrar.counts), "witness": await run_in_thread(notary.newest)}
 
     async def tickets(
         self, body: bytes, params: dict[str, str], headers: dict[bytes, bytes]
     ) -> tuple[int, bytes, None]:
-        """Give tickets. Answer 200 if some were given; else 429 if no user has a participation left, else 409."""
+        """Give tickets. Answer 200 if some were given; else 429 if no participation is left, else 409."""
         check_task(params["task"], self._task_id)
         document = parse_json_body(body)
         if not isinstance(document, dict) or set(document) != {"tickets"}:
@@ -86,8 +85,7 @@ class RegistrarService:
         return status, canonical.dumps({"tickets": answers}), None
 
     async def put_witness(self, request: Request) -> Response:
-        """Cosign a publication. Answer 201, 200 if it was cosigned before, 409 with the newest one, or 403 without the
-        analyzer's signature."""
+        """Cosign a publication. Answer 201, 200 if repeated, 409 with the newest one, or 403 without a signature."""
         check_task(request.path_params["task"], self._task_id)
         status, answer = await run_in_thread(self._opened[1].witness, parse_json_body(await request.body()))
         if status >= 400:
@@ -95,7 +93,6 @@ class RegistrarService:
         return json_response(answer, status)
 
     async def get_witness(self, request: Request) -> Response:
-        """Answer the newest witness, or 404 before there is one."""
         check_task(request.path_params["task"], self._task_id)
         newest = await run_in_thread(self._opened[1].newest)
         if newest is None:
@@ -104,7 +101,7 @@ class RegistrarService:
 
     @property
     def well(self) -> bool:
-        """Whether it serves with its newest database, as far as the analyzer's statements show."""
+        """Whether it serves with its newest database, as far as it knows."""
         return self._roles is not None and not self._roles[1].behind
 
 
@@ -126,7 +123,7 @@ def make_notary(task: Task, secrets: Secrets) -> dict[str, Any]:
 
 
 def build_registrar(task: Task, secrets: Secrets, *, database: str, log: EventLog) -> Application:
-    """Return the application of a task's registrar. The host's login has its token."""
+    """Return the application of a task's registrar."""
     from bandanna.deployment.http.application import build_application
 
     metrics = CollectorRegistry()

@@ -1,4 +1,4 @@
-"""The shuffler: takes plans from the analyzer, forwards shares to it and jobs to the helper, and its HTTP service."""
+"""The shuffler: takes plans from the analyzer, forwards shares to it and jobs to the helper."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from bandanna.storage.database.base import open_database
 class Shuffler:
     """The mixer's side of a batch: fetches its plan from the analyzer and sends its share.
 
-    `check` refuses batches other than those of the policy in a state: with fewer users or less noise.
+    `check` refuses batches with fewer users or less noise than those of the policy in a state.
     """
 
     collector: Collector
@@ -85,8 +85,8 @@ class Shuffler:
     def _fetch_receipt(self, closed: ClosedRound, path: str) -> bytes | None:
         """Return the receipt of a round that the analyzer has already released; None if it awaits its share.
 
-        The share is not sent before this is known. If this database was rolled back, its totals are other ones, and the
-        analyzer would have two sums of nearly the same users. Their digest says whether they are those that it has.
+        The share is not sent before: if this database was rolled back, its totals are other ones, and the analyzer
+        would have two sums of nearly the same users. The digest decides whether it has these.
         """
         status, answer, _ = self.analyzer.request("GET", f"{path}/shares/shuffler/{digest(closed.share)}")
         if status == 200:
@@ -99,7 +99,7 @@ class Shuffler:
         return None
 
     def _read_receipt(self, answer: bytes, closed: ClosedRound) -> bytes:
-        """Return the analyzer's receipt of this round from an answer. There is a newer plan then."""
+        """Return the analyzer's receipt of this round; a newer plan exists then."""
         try:
             document = loads(answer)
             receipt = document.get("receipt") if isinstance(document, dict) else None

@@ -61,9 +61,9 @@ from bandanna.storage.encoding import Encoding
 class AnalyzerProgress:
     """The state of the analyzer before round `round` of batch `epoch`: one row of its database.
 
-    `state` is the policy's before the batch's episode, `streams` those of stream protocols (raw sums in the central
-    model), `next_epoch` the number of the batch after it, `kept` the rows that later queries of a trusted server may
-    need, and `source` the place of seeded noise, None for secure noise.
+    `state` is the policy's before the batch's episode, `streams` those of stream protocols, `next_epoch` the number of
+    the batch after it, `kept` the rows that later queries of a trusted server may need, and `source` the place of
+    seeded noise, None for secure noise.
     """
 
     task: str
@@ -190,8 +190,7 @@ class BatchProcessor:
         publication  pending (committed) -> cosigned and served; nothing is released while one is pending
         task         running -> exhausted (the budget refuses) | finished (nothing more is released)
 
-    `witness` requests the registrar's cosignature. `published` is the newest publication that is served; None before
-    the registrar has confirmed that this database is the newest.
+    `witness` requests the registrar's cosignature. `published` is the newest served publication.
     """
 
     def __init__(
@@ -214,7 +213,6 @@ class BatchProcessor:
         self._restore()
 
     def _restore(self) -> None:
-        """Read the state of this process from the database."""
         with self._database.reading() as rows:
             found = read_progress(rows, self._encoding)
             assert found is not None
@@ -229,8 +227,8 @@ class BatchProcessor:
     def _exclusive(self) -> Iterator[None]:
         """Hold the lock, with the state that the database has.
 
-        A commit with unknown outcome may have happened, so after an error the state is read again before it is used: a
-        release is never drawn twice.
+        A commit with unknown outcome may have happened, so after an error the state is read again: a release is never
+        drawn twice.
         """
         with self._lock:
             if self._reload_needed:
@@ -248,7 +246,6 @@ class BatchProcessor:
         self._database.check_claim()
 
     def _begin(self, rows: Transaction) -> None:
-        """Write the first progress and publication."""
         state = self.policy.init(self.task.fixed_features)
         source = AnalyzerRandomness(self.policy, self.task.seed, None).state()
         first = AnalyzerProgress(task=self.task.id, status=RUNNING, state=state, source=source)
@@ -264,7 +261,7 @@ class BatchProcessor:
         self.progress, self.now = progress, self._now(progress) if now is None else now
 
     def _now(self, progress: AnalyzerProgress) -> BatchPlan:
-        """Plan the running batch and the one after it from the progress alone."""
+        """Plan the running batch and the next one from the progress alone."""
         episode = self.policy.episode(progress.state)
         if episode is None or progress.status != RUNNING:
             return BatchPlan(episode=episode, batches=(), plan=QueryPlan(queries=(), rounds=()))
@@ -283,10 +280,7 @@ class BatchProcessor:
 
     @property
     def published(self) -> ServedPublication | None:
-        """The newest publication that the registrar has cosigned and that is served.
-
-        None before this process has heard that its database is the newest.
-        """
+        """The newest cosigned publication, once the registrar has confirmed that this database is the newest."""
         return self._published
 
     @published.setter
@@ -300,7 +294,7 @@ class BatchProcessor:
         return self.progress.epoch, self.progress.round
 
     def take(self, content: bytes, mixer: str, epoch: int, round_: int) -> ShareResult:
-        """Take a mixer's share of a round: store it, or release and learn from the round if it is the last one."""
+        """Take a mixer's share of a round, and release and learn from the round if it is the last one."""
         share = check_share(loads(content), task=self.task.id, epoch=epoch, round_=round_, mixer=mixer)
         if mixer == "helper" and share["key"] is not None:
             read_seal_key(share["key"], task_id=self.task.id, key=self.task.key("helper"))
@@ -341,15 +335,15 @@ class BatchProcessor:
 
     @property
     def status(self) -> str:
-        """The status in the publication in force: running, exhausted or finished; starting before there is one."""
+        """The status in the publication in force, or "starting" before there is one."""
         served = self.published
         return "starting" if served is None else str(served.read_field("status"))
 
     def settle(self) -> bool:
         """Have the registrar cosign the pending publication, store the cosignature, then serve it.
 
-        Return whether nothing is pending. If not, the registrar is away, or it has cosigned another publication of this
-        number or a later one: then this database was restored, and `rolled_back` is set for good.
+        Return whether nothing is pending. If the registrar has cosigned another publication of this number or a later
+        one, this database was restored, and `rolled_back` is set for good.
         """
         with self._settle_lock:
             pending = self.pending
@@ -368,7 +362,6 @@ class BatchProcessor:
             return False
 
     def _told(self, published: ServedPublication) -> bytes:
-        """Return the signed statement about a publication for the registrar."""
         document = loads(published.document)
         told = {name: document[name] for name in ("number", "previous", "epoch")} | {"chain": published.chain}
         return dumps({**told, "signature": self._sign("witness", dumps(told))})
@@ -386,7 +379,7 @@ class BatchProcessor:
         return True
 
     def check_rollback(self, witness: Any) -> None:
-        """Stop for good if this analyzer's own key has signed a publication that is not in this history."""
+        """Stop for good if this analyzer's key has signed a publication that is not in this history."""
         if not isinstance(witness, dict):
             return
         told = {name: value for name, value in witness.items() if name != "signature"}
@@ -405,7 +398,7 @@ class BatchProcessor:
             raise ShareRejected("unwitnessed", "the registrar has not cosigned the newest publication yet")
 
     def _receive(self, rows: Transaction, received: ReceivedShare) -> list[ReceivedShare] | None:
-        """Return all shares of the round by mixer if this is the last one; else store it."""
+        """Return all shares of the round by mixer, or store this one if others are missing."""
         share = received.share
         epoch, round_, mixer = share["epoch"], share["round"], share["mixer"]
         found = rows.execute("select mixer, content from shares where epoch = ? and round = ?", epoch, round_)
@@ -484,12 +477,11 @@ class BatchProcessor:
         return self._next(progress, state, streams, {}, noise), ()
 
     def _charge_batch(self, ledger: Ledger | None, data: bytes) -> None:
-        """Pay for all queries of the running batch."""
         charges = [LedgerCharge(query=query, data=data) for query in self.now.plan.queries]
         charge_ledger(ledger, charges, task=self.task.id, batch=str(self.progress.epoch))
 
     def _skip_unusable(self, rows: Transaction, ledger: Ledger | None) -> AnalyzerProgress:
-        """Pay for totals that were seen, and begin the episode again with other users."""
+        """Pay for totals that were seen, and repeat the episode with other users."""
         progress = self.progress
         if progress.round == 0:
             self._charge_batch(ledger, b"burned")
@@ -506,7 +498,7 @@ class BatchProcessor:
                        next_epoch=epoch + 1, round=0)  # fmt: skip
 
     def _exhaust(self, epoch: int, round_: int) -> tuple[str, AnalyzerProgress, ServedPublication]:
-        """Publish that the budget refuses: nothing more is released."""
+        """Publish that the budget refuses."""
         with self._database.transaction() as rows:
             after = replace(self.progress, status=EXHAUSTED)
             return EXHAUSTED, after, self._publish(rows, after, (), outcome=EXHAUSTED, round_key=(epoch, round_))
@@ -552,7 +544,6 @@ class BatchProcessor:
         }
 
     def _pending_entries(self, rows: Transaction, served: ServedPublication) -> list[LedgerEntry]:
-        """Return the ledger's entries of a pending publication, which are not shown yet."""
         query = "select task, batch from ledger_entries where number > ? order by number"
         store = TransactionStore(rows)
         found = [store.find(task, batch) for task, batch in rows.execute(query, served.entries)]
@@ -572,7 +563,7 @@ class BatchProcessor:
         round_key: tuple[int, int] = (0, 0),
         digests: dict[str, str] | None = None,
     ) -> ServedPublication:
-        """Write the progress, and the publication that follows from it, signed and chained to the one before."""
+        """Write the progress and the signed publication that follows from it."""
         state = self._encoding.dumps(after.state)
         write_progress(rows, after, state, self._encoding)
         self._planned = self._now(after)  # in force when the caller's transaction is committed
@@ -595,13 +586,13 @@ class BatchProcessor:
         )
 
     def receipt(self, epoch: int, round_: int) -> bytes:
-        """Return a signed receipt for mixers: a round was released, burned or refused, and in which publication."""
+        """Return a signed receipt: a round was released, burned or refused, and in which publication."""
         self._check_settled()
         with self._database.reading() as rows:
             return publication.make_receipt(rows, self.task.id, epoch, round_, self._sign)
 
     def known(self, share: str, mixer: str, epoch: int, round_: int) -> bytes:
-        """Return the receipt of a finished round for a mixer whose share has this digest; refuse others."""
+        """Return the receipt of a finished round to a mixer whose share has this digest; refuse others."""
         with self._exclusive():
             self._check_settled()
             with self._database.reading() as rows:

@@ -21,8 +21,7 @@ _PLAIN = json.JSONDecoder()
 class ServedPublication:
     """A publication as it is served.
 
-    `entries` is the number of the ledger's last entry when it was made. `cosignature` is the registrar's; None before
-    it is known.
+    `entries` is the number of the ledger's last entry at that time. `cosignature` is None before it is known.
     """
 
     number: int
@@ -59,9 +58,8 @@ def read_publication_row(rows: Transaction, number: int | None = None) -> Served
 
 
 def read_history(rows: Transaction, after: int, most: int, last: int) -> list[dict[str, Any]]:
-    """Return a line for each of at most `most` publications after number `after`, up to the served number `last`.
-
-    There are fewer lines if documents are long.
+    """Return a line for each of at most `most` publications after number `after`, up to `last`; fewer if documents are
+    long.
     """
     query = "select number, epoch, round, outcome, chain, document from releases"
     query += " where number > ? and number <= ? order by number"
@@ -83,7 +81,7 @@ def read_history(rows: Transaction, after: int, most: int, last: int) -> list[di
 
 
 def read_document_hashes(rows: Transaction, block: int, last: int, known: bytes = b"") -> bytes:
-    """Return the hashes of a block of documents, up to number `last`; `known` are the first of them."""
+    """Return the hashes of a block of documents, up to number `last`."""
     query = "select document from releases where number >= ? and number < ? order by number limit ?"
     found, end = bytearray(known), min(LINKS * (block + 1), last + 1)
     while piece := rows.execute(query, LINKS * block + len(found) // HASH, end, _PIECE):
@@ -92,7 +90,6 @@ def read_document_hashes(rows: Transaction, block: int, last: int, known: bytes 
 
 
 def _read_plain_field(document: str, name: str) -> Any:
-    """Return a plain value of a canonical document without parsing the rest."""
     return _PLAIN.raw_decode(document, document.index(f',"{name}":') + len(name) + 4)[0]
 
 
@@ -133,13 +130,13 @@ def keep_cosignature(rows: Transaction, number: int, cosignature: str) -> None:
 
 
 def read_chain(rows: Transaction, number: int) -> str | None:
-    """Return the chain of the publication of a number; None if there is none."""
+    """Return the chain of a publication; None if it does not exist."""
     found = rows.execute("select chain from releases where number = ?", number)
     return None if not found else str(found[0][0])
 
 
 def read_share_digests(rows: Transaction, epoch: int, round_: int) -> dict[str, str] | None:
-    """Return the digests of the shares that a round was released from; None if it never was."""
+    """Return the digests of the shares of a released round, else None."""
     query = "select digests from releases where epoch = ? and round = ? and outcome in ('released', 'burned')"
     found = rows.execute(query, epoch, round_)
     return None if not found else dict(loads(found[0][0]))

@@ -50,7 +50,7 @@ class LedgerCharge:
 
 
 def charge_ledger(ledger: Ledger | None, charges: Sequence[LedgerCharge], *, task: str, batch: str) -> None:
-    """Pay for queries before anybody sees an answer. Queries about the same users are one composed entry."""
+    """Pay for queries before an answer is visible. Queries about the same users are one composed entry."""
     if ledger is None:
         return
     together: dict[tuple[str, str, str | None], list[LedgerCharge]] = {}
@@ -72,7 +72,7 @@ def charge_ledger(ledger: Ledger | None, charges: Sequence[LedgerCharge], *, tas
 def estimate_from_views(
     queries: Sequence[SumQuery], views: Sequence[tuple[Any, ...]], streams: Mapping[int, Any], source: NoiseSource
 ) -> tuple[dict[int, Any], list[Estimate]]:
-    """Return what the analyzer holds of streams after a round, and the estimates of its queries."""
+    """Return the states of streams after a round, and the estimates of its queries."""
     held, estimates = dict(streams), []
     for query, parts in zip(queries, views, strict=True):
         analyzer = query.protocol.analyzer
@@ -87,7 +87,7 @@ def estimate_from_views(
 
 @dataclass(kw_only=True)
 class TrustedServerRunner:
-    """A server that is trusted with rows and does the work of devices, mixer and analyzer."""
+    """A trusted server that does the work of devices, mixer and analyzer on rows."""
 
     policy: Policy[Any]
     desk: RunnerState
@@ -97,7 +97,6 @@ class TrustedServerRunner:
     charges: list[LedgerCharge] = field(default_factory=list)
 
     def learn(self, state: Any, episode: Episode, played: PlayedRounds) -> Any:
-        """Return the state after an episode with these rows."""
         self.desk = self.desk.keep(self.policy.execution.retained_groups, played)
         return drive_learning(self.policy.learn(state, episode), lambda query: self._answer(query, played))
 
@@ -109,7 +108,7 @@ class TrustedServerRunner:
         return estimate
 
     def _statistic(self, query: SumQuery, rows: PlayedRounds) -> Statistic:
-        """Return what devices would report; a row that the policy cannot take counts as no answer."""
+        """Return the devices' statistics; a row that the policy cannot take counts as no answer."""
         try:
             return self._told(query, rows)
         except Exception:
@@ -119,14 +118,13 @@ class TrustedServerRunner:
         return self._told(query, _blank_rows(self.policy, rows, wrong))
 
     def _told(self, query: SumQuery, rows: PlayedRounds) -> Statistic:
-        """Return what devices would report; raise an error for numbers that are not finite."""
+        """Return the devices' statistics; raise an error for numbers that are not finite."""
         with np.errstate(all="ignore"):
             statistic = form_reports(self.policy, query, rows, self.coins)
         check_all_finite("statistics", statistic.values)
         return statistic
 
     def _find_bad_rows(self, query: SumQuery, rows: PlayedRounds, begin: int, end: int) -> list[int]:
-        """Find the places of rows that cannot be reported, by bisection."""
         try:
             self._told(query, rows.at(slice(begin, end)))
         except Exception:  # of whatever kind: a row must not stop the others
@@ -138,7 +136,6 @@ class TrustedServerRunner:
 
 
 def _blank_rows(policy: Policy[Any], rows: PlayedRounds, places: list[int]) -> PlayedRounds:
-    """Return the rows, with those at `places` replaced by rows of users who have not answered."""
     told = np.ones(len(rows.rewards), dtype=bool) if rows.answered is None else rows.answered.copy()
     told[places] = False
     there = told.reshape(-1, *(1,) * (rows.rewards.ndim - 1))
@@ -150,7 +147,6 @@ def _blank_rows(policy: Policy[Any], rows: PlayedRounds, places: list[int]) -> P
 
 
 def _neutral_reward(policy: Policy[Any]) -> float:
-    """Return the reward of users without one: the allowed reward nearest to 0."""
     low, high = getattr(policy, "reward_range", (0.0, 0.0))
     return float(min(max(0.0, low), high))
 
@@ -158,8 +154,7 @@ def _neutral_reward(policy: Policy[Any]) -> float:
 def played_from_rows(policy: Policy[Any], episode: Episode, rows: np.ndarray[Any, Any]) -> PlayedRounds:
     """Return rows (features, rewards, arm, group, answered), in the order of places, as a policy takes them.
 
-    A row that no policy could take counts as no answer: its sender must not decide whether the batch can be learned
-    from.
+    An invalid row counts as no answer: its sender must not decide whether the batch can be learned from.
     """
     dim, count = int(getattr(policy, "dim", 0)), getattr(policy, "n_arms", None)
     features, rewards, (arms, groups, answered) = rows[:, :dim], rows[:, dim:-3], rows[:, -3:].T
@@ -224,7 +219,7 @@ def decode_shares(
     opener: Opener | None,
     info: bytes,
 ) -> list[tuple[Any, ...]]:
-    """Return the views of every query of a round; UnusableBatch if the mixers disagree or the sums are no counts."""
+    """Return the views of every query of a round; UnusableBatch if the mixers disagree or sums are no counts."""
     first = shares[0]
     for share in shares:
         if (share["count"], share["checksum"]) != (first["count"], first["checksum"]) or share["bad"]:
@@ -291,8 +286,7 @@ def _open_reports(
 ) -> tuple[Any, ...]:
     """Open reports that were sealed for the analyzer, in the order of ciphertexts.
 
-    A report that cannot be opened, or that no honest device sends, counts as a zero without noise: its sender must not
-    decide whether the others are heard. Postprocessing of a view costs no privacy.
+    An invalid report counts as a zero without noise: its sender must not decide whether others are counted.
     """
     assert opener is not None
     plain = Part(form="plain", dtype=part.dtype, length=part.length)
@@ -307,8 +301,8 @@ def _open_reports(
 def _check_once(sealed: list[Any], seals: set[bytes]) -> None:
     """Refuse a round in which two reports were sealed with the same key.
 
-    A device draws a new key for each report, and a collector takes no second report with it. So copies are the
-    shuffler's, which could give one user's report the weight of the whole batch.
+    A device draws a new key for each report. Copies are the shuffler's, which could give one user's report the weight
+    of the whole batch.
     """
     for each in sealed:
         try:
@@ -342,12 +336,11 @@ def _add_modular(left: Any, right: Any) -> Any:
 
 
 def _wrap_to_int64(numbers: Any) -> Ints:
-    """Return int64 numbers, whose sums wrap modulo 2^64."""
     return np.asarray(numbers, dtype=np.int64)
 
 
 def _check_view(view: Any, mixer: Mixer) -> None:
-    """Refuse a view that the mixer cannot have forwarded, such as totals that counts of its users cannot have."""
+    """Refuse a view that the mixer cannot have forwarded."""
     levels = isinstance(mixer, LevelMixer)
     if isinstance(view, FullBatches) != levels or isinstance(view, MixerState) == levels or view.users < mixer.least:
         raise UnusableBatch("views that this mixer does not forward")

@@ -44,7 +44,6 @@ class WitnessCall:
         self._registrar, self._path = registrar, f"/tasks/{task}/witness"
 
     def __call__(self, content: bytes) -> tuple[int, Any]:
-        """Return the registrar's answer to the analyzer's statement; RoleUnreachable if there is none."""
         status, answer, _ = self._registrar.request("PUT", self._path, content)
         try:
             return status, loads(answer)
@@ -53,7 +52,7 @@ class WitnessCall:
 
 
 class WitnessThread:
-    """A thread that gets pending publications cosigned, from the start and whenever the registrar was away."""
+    """A thread that gets pending publications cosigned."""
 
     def __init__(self, processor: BatchProcessor, *, log: EventLog) -> None:
         self._processor, self._log = processor, log
@@ -64,7 +63,7 @@ class WitnessThread:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop the thread; what is pending waits for the next process."""
+        """Stop the thread; the next process continues."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join()
@@ -82,7 +81,6 @@ class WitnessThread:
                 return
 
     def step(self) -> bool:
-        """Get pending publications cosigned; return whether none is left."""
         settled, pending = self._processor.settle(), self._processor.pending
         if self._processor.rolled_back:
             self._log.say("rolled back", level="error")
@@ -116,7 +114,6 @@ class AnalyzerRoutes:
 
     @property
     def routes(self) -> list[Route]:
-        """The public routes, with their handlers."""
         return [
             ("GET", "/task", self.task),
             ("GET", "/tasks/{task}", self.task),
@@ -131,17 +128,14 @@ class AnalyzerRoutes:
 
     @property
     def public(self) -> list[str]:
-        """The routes that pages of any origin may read: all but receipts."""
         return [f"{method} {path}" for method, path, handle in self.routes if handle != self.receipt]
 
     @property
     def uploads(self) -> dict[str, Upload]:
-        """The routes to which mixers send."""
         return {"PUT /tasks/{task}/batches/{batch}/shares/{mixer}": self.share}
 
     @property
     def peers(self) -> list[str]:
-        """The routes of mixers, which have reserved connections or their own listener."""
         receipts = [f"{method} {path}" for method, path, handle in self.routes if handle == self.receipt]
         return [*receipts, *self.uploads]
 
@@ -158,7 +152,6 @@ class AnalyzerRoutes:
         return served
 
     async def task(self, request: Request) -> Response:
-        """Serve the task's document."""
         self._check(request.path_params)
         return Response(self._task.document, media_type="application/json", headers={"etag": f'"{self._task.id}"'})
 
@@ -174,11 +167,9 @@ class AnalyzerRoutes:
         return _publication_response(served) if served.number > after else Response(status_code=204)
 
     def end(self) -> None:
-        """Answer all waiting requests, since the process ends."""
         self._bell.end()
 
     async def earlier(self, request: Request) -> Response:
-        """Serve an earlier publication."""
         self._check(request.path_params)
         text = request.path_params["number"]
         if not text.isdecimal() or len(text) > 15:
@@ -213,7 +204,7 @@ class AnalyzerRoutes:
         return known
 
     async def history(self, request: Request) -> Response:
-        """Serve a line for each of ?most= publications after number ?after=."""
+        """Serve a line for each of ?most= publications after ?after=."""
         self._check(request.path_params)
         after, most = _integer_parameter(request, "after", -1.0), _integer_parameter(request, "most", float(_LINES))
         if not (-1 <= after < 2**53 and most >= 1):
@@ -227,7 +218,6 @@ class AnalyzerRoutes:
             return publication.read_history(rows, after, most, newest)
 
     async def summary(self, request: Request) -> Response:
-        """Serve what was spent, and how often each price was paid."""
         self._check(request.path_params)
         self._served()
         return json_response({"task": self._task.id, "ledger": await run_in_thread(self._processor.ledger_summary)})
@@ -239,7 +229,6 @@ class AnalyzerRoutes:
         return json_response({"task": self._task.id, "ledger": view})
 
     async def receipt(self, request: Request) -> Response:
-        """Serve the receipt for a share with this digest."""
         self._check(request.path_params)
         (epoch, round_), mixer = _parse_batch(request.path_params["batch"]), request.path_params["mixer"]
         try:
@@ -251,13 +240,12 @@ class AnalyzerRoutes:
         return json_response({"receipt": loads(found)})
 
     def _receipt_of(self, epoch: int, round_: int) -> dict[str, Any]:
-        """Return the receipt of a round that ended with other totals: a mixer believes nothing without one."""
+        """Return the receipt of a round that ended with other totals: mixers believe nothing without one."""
         with suppress(ValueError):  # of a number that was skipped there is none
             return {"receipt": loads(self._processor.receipt(epoch, round_))}
         return {}
 
     async def share(self, body: bytes, params: dict[str, str], headers: dict[bytes, bytes]) -> Any:
-        """Take a mixer's share of a round."""
         self._check(params)
         mixer, (epoch, round_) = params["mixer"], _parse_batch(params["batch"])
         if self._task.mixers == 0 or mixer not in self._processor.mixers:
@@ -296,7 +284,7 @@ def _parse_batch(text: str) -> tuple[int, int]:
 
 
 def _refusal_of_share(conflict: ShareRejected, status: int) -> RequestRefused:
-    """Return 503 if the registrar must answer first, else the given status."""
+    """Return 503 if the registrar must answer first."""
     waits = conflict.reason in ("unwitnessed", "rolled back")
     again = 1 if waits else None
     return RequestRefused(
@@ -343,7 +331,7 @@ class LocalCollector:
         return self._processor.now.batches, self._processor.running
 
     def forward(self, closed: ClosedRound) -> bytes | None:
-        """Release a closed round and return its receipt; None while its publication is not cosigned."""
+        """Release a closed round and return its receipt; None until its publication is cosigned."""
         if self._processor.pending is not None:
             return None
         return self._processor.take(closed.share, "analyzer", closed.epoch, closed.round).receipt

@@ -48,7 +48,7 @@ class ClientTask:
 
     @classmethod
     def from_bytes(cls, document: bytes, name: str | None = None) -> ClientTask:
-        """Read a document, which must have this id if one is given; BandannaError for any other."""
+        """Read a document and check its id if one is given; BandannaError for any other."""
         content = loads(document)
         if not isinstance(content, dict) or content.get("format") != "bandanna task":
             raise Unreadable("this is not the document of a task")
@@ -64,7 +64,7 @@ class ClientTask:
 
     @classmethod
     def read(cls, path: str | Path, name: str | None = None) -> ClientTask:
-        """Read a file, or the folder of `bandanna task create`; its id must be `name` if one is given."""
+        """Read a file, or the folder of `bandanna task create`, and check its id if one is given."""
         place = Path(path)
         place = place / "task.json" if place.is_dir() else place
         try:
@@ -79,30 +79,26 @@ class ClientTask:
 
     @cached_property
     def digest(self) -> bytes:
-        """The id as 32 bytes."""
         return decode_base64url(self.id, 32)
 
     @property
     def mixers(self) -> int:
-        """The number of mixers between devices and analyzer."""
         return int(self.content["mixers"])
 
     @property
     def device(self) -> Mapping[str, Any] | None:
-        """The section for clients without policies; None if they need the policy."""
+        """The section for clients without policies; None if the task has none."""
         found: Mapping[str, Any] | None = self.content["device"]
         return found
 
     @cached_property
     def arms(self) -> FixedArmSet | None:
-        """The fixed arms, or None."""
         if self.content["arms"] is None:
             return None
         ids, features, of_users = Encoding({}).loads(self.content["arms"])
         return FixedArmSet(ids=ids, features=features, of_users=of_users)
 
     def url(self, role: str) -> str:
-        """Return the address of this task at a role."""
         where = self.content["urls"].get(role)
         if where is None:
             raise BandannaError(f"task {self.id[:12]} does not say where its {role} is")
@@ -110,11 +106,9 @@ class ClientTask:
 
     @property
     def collector(self) -> str:
-        """The address to which devices report."""
         return self.url("shuffler" if self.mixers else "analyzer")
 
     def key(self, name: str) -> str:
-        """Return a public key of the task."""
         found = self.content["keys"].get(name)
         if found is None:
             raise BandannaError(f"task {self.id[:12]} has no key of its {name}")
@@ -128,7 +122,7 @@ _ODD = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 @dataclass(frozen=True, kw_only=True)
 class PlayedArm:
-    """The arm that a user was given, its features as the policy takes them, and its group."""
+    """A user's arm, its features as the policy takes them, and its group."""
 
     features: tuple[float, ...]
     arm: int
@@ -177,10 +171,10 @@ class DeviceLogic(ABC):
         source: NoiseSource,
         coins: DeviceRandomness,
     ) -> tuple[bytes, Exception | None]:
-        """Draw the body of a reward for a round of the running batch; if that fails, a body of nothing and the error.
+        """Draw the body of a reward for a round of the running batch; if that fails, a zero report and the error.
 
-        BandannaError, before the reward is looked at, if the batch is another one than announced. Else the body has one
-        length, whatever features, reward and published numbers are: the zero report is drawn first.
+        Another batch than announced raises BandannaError before the reward is read. Else the body has one length, for
+        all features, rewards and published numbers: the zero report is drawn first.
         """
 
 
@@ -217,14 +211,12 @@ class DocumentDevice(DeviceLogic):
 
     @cached_property
     def _tells(self) -> list[list[ReportStatistic | None]]:
-        """The statistics by round and part; None for rows."""
         return [
             [None if each == {"kind": "Row"} else statistic_from_parameters(each) for each in part]
             for part in self._plain["tells"]
         ]
 
     def clip_features(self, features: Floats) -> Floats:
-        """Return features as the selector scores them."""
         return (
             features
             if isinstance(self._chooser, AssignedSelector)
@@ -232,7 +224,6 @@ class DocumentDevice(DeviceLogic):
         )
 
     def choose(self, content: Content, seen: Floats, coins: DeviceRandomness) -> tuple[int, int] | None:
-        """Choose by the selector, from a snapshot of finite numbers of the right shapes."""
         if isinstance(self._chooser, AssignedSelector):
             return None
         snapshot = _decode_snapshot(content["snapshot"])
@@ -241,13 +232,12 @@ class DocumentDevice(DeviceLogic):
         return int(self._chooser.act(snapshot, seen[None], coins).actions[0]), 0
 
     def batch(self, content: Content, place: int) -> Batch:
-        """Return a batch whose plan is in the document, with at least as many users as its noise is meant for."""
+        """Return a batch whose plan is in the document, with at least as many users as its noise requires."""
         batch = read_announced_batch(content, place)
         self._plan(batch)
         return batch
 
     def _plan(self, batch: Batch) -> Mapping[str, Any]:
-        """Return the document's plan of batches with these rounds."""
         arms = self._task.arms
         return check_announced_batch(self._plain, batch, None if arms is None else len(arms.ids))
 
@@ -255,7 +245,6 @@ class DocumentDevice(DeviceLogic):
         return [None if each is None else device_from_parameters(each) for each in self._plan(batch)["devices"][round_]]
 
     def zeros(self, content: Content, place: int, slot: ReportSlot, source: NoiseSource) -> list[bytes]:
-        """Draw zero reports with all of their noise; rows of zeros for a trusted server."""
         return [
             self._body(slot, round_, self._nothing(slot, round_, source)) for round_ in range(len(slot.batch.rounds))
         ]
@@ -277,7 +266,6 @@ class DocumentDevice(DeviceLogic):
         source: NoiseSource,
         coins: DeviceRandomness,
     ) -> tuple[bytes, Exception | None]:
-        """Encode a reward, each part clipped and protected by its device."""
         zero = self._nothing(slot, round_, source)
         try:
             with np.errstate(all="ignore"):
@@ -289,7 +277,6 @@ class DocumentDevice(DeviceLogic):
         self, zero: list[np.ndarray[Any, Any]], round_: int, slot: ReportSlot, given: PlayedArm, reward: float,
         source: NoiseSource, coins: DeviceRandomness,
     ) -> list[np.ndarray[Any, Any]]:  # fmt: skip
-        """Draw the messages of all parts, as long as those of a zero report."""
         features, rewards, arms = np.array([given.features]), np.array([reward]), np.array([given.arm])
         rows = []
         for how, device in zip(self._tells[round_], self._devices(slot.batch, round_), strict=True):
@@ -309,8 +296,6 @@ class DocumentDevice(DeviceLogic):
 
 @dataclass(frozen=True, kw_only=True)
 class _ThompsonSnapshot:
-    """The snapshot of Thompson sampling."""
-
     theta: Floats
     root: Floats
     explore: float = 0.0
@@ -318,8 +303,6 @@ class _ThompsonSnapshot:
 
 @dataclass(frozen=True, kw_only=True)
 class _LinUCBSnapshot:
-    """The snapshot of an optimistic selector."""
-
     theta: Floats
     inverse: Floats
     radius: float
@@ -334,7 +317,6 @@ def _decode_snapshot(text: str) -> Any:
 
 
 def _snapshot_fits(chooser: ActionSelector, snapshot: Any, arms: int, dim: int) -> bool:
-    """Tell whether a snapshot has the finite arrays that a selector needs for so many arms and features."""
     own = isinstance(chooser.domain, PerArmReport)
     d = dim + 1 if own else dim
     lead, plain = (arms,) if own else (), [snapshot.explore]

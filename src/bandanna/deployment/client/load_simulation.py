@@ -59,7 +59,7 @@ class Deployment(Protocol):
 
 
 class HttpDeployment:
-    """A deployment over HTTP; a request without an answer is sent again, for at most `patience` seconds."""
+    """A deployment over HTTP that repeats a request without an answer for at most `patience` seconds."""
 
     def __init__(self, task: Task, *, token: str, patience: float = 60.0, verify_tls: Any = True) -> None:
         self._task, self._token, self._patience = task, token, patience
@@ -83,7 +83,6 @@ class HttpDeployment:
         return found
 
     def tickets(self, users: Sequence[str], epoch: int, refused: Sequence[Any] = ()) -> list[Ticket]:
-        """Request tickets from the registrar with the token of the host."""
         asked: list[dict[str, Any]] = [{"user": user, "epoch": epoch} for user in users]
         for each, proofs in zip(asked, refused, strict=False):
             if proofs:
@@ -116,7 +115,6 @@ class HttpDeployment:
         return made
 
     def _again(self, call: Any) -> Any:
-        """Repeat a call until there is an answer."""
         pause, end = _PAUSE, time.monotonic() + self._patience
         while True:
             try:
@@ -139,7 +137,7 @@ _WAIT = 20.0  # seconds in one request for a newer publication
 class SimulationTotals:
     """Counts and latencies of simulated users.
 
-    `dropped` users opened a slot and never answered. `unbatched` users acted after the last batch that filled.
+    `dropped` users opened a slot and never answered. `unbatched` users acted after the last full batch.
     """
 
     users: int = 0
@@ -157,9 +155,8 @@ class SimulationTotals:
 class SimulatedUsers:
     """Users of a deployment who act in an environment, `concurrency` of them at once.
 
-    They play one batch after another. In a seeded test they draw what a simulation with the task's seed draws, so the
-    deployment must learn what the simulator learns, bit for bit. Otherwise every user has noise of its own. `dropout`
-    is the share of users who open a slot and never answer.
+    In a seeded test they draw what a simulation with the task's seed draws, so the deployment must learn what the
+    simulator learns, bit for bit. `dropout` is the share of users who open a slot and never answer.
     """
 
     def __init__(
@@ -198,7 +195,6 @@ class SimulatedUsers:
 
     @property
     def regret(self) -> float:
-        """The regret against always playing the best arm."""
         return float(self.tally.total[0])
 
     def run(self) -> SimulationTotals:
@@ -217,7 +213,6 @@ class SimulatedUsers:
         return self.account
 
     def _await_publication(self, before: CurrentPublication | None) -> CurrentPublication:
-        """Wait for the next publication; BandannaError if none comes."""
         end = time.monotonic() + self._wait
         while time.monotonic() < end:
             found = self._deployment.publication(None if before is None else before.number, _WAIT)
@@ -235,7 +230,6 @@ class SimulatedUsers:
         return view
 
     def _rest(self, view: CurrentPublication) -> None:
-        """Let the users after the last release act; they report nothing."""
         left = self._rounds - self.seed.done
         episode = view.episode()
         if left > 0 and view.status != "exhausted" and isinstance(episode, FixedLength | AssignedArms):
@@ -255,7 +249,7 @@ class SimulatedUsers:
         self._progress(self.account.users)
 
     def _play(self, view: CurrentPublication, batch: Batch) -> bool:
-        """Play all rounds of a batch; return whether it could be played."""
+        """Play all rounds of a batch; return whether that was possible."""
         episode, seed = view.episode(), self.seed
         if (
             episode is None
@@ -287,11 +281,10 @@ class SimulatedUsers:
         return True
 
     def told(self, view: CurrentPublication, rows: PlayedRounds) -> PlayedRounds:
-        """Return the rows that a batch's users report. An audit overrides this for one user."""
+        """Return the rows that a batch's users report; an audit overrides this."""
         return rows
 
     def _draw_answering(self, users: int) -> np.ndarray[Any, Any]:
-        """Draw which users will answer."""
         return self._choosing.random(users) >= self._dropout
 
     def _reporter(self, batch: Batch) -> BodyEncoder:
@@ -309,7 +302,6 @@ class SimulatedUsers:
     def _open(
         self, reporter: BodyEncoder, batch: Batch, queries: Sequence[tuple[SumQuery, ...]], tickets: Sequence[Ticket]
     ) -> list[int]:
-        """Open slots with zero reports; return their places."""
         answers = self._send(
             [self._zeros(reporter, batch, queries, ticket, range(len(batch.rounds))) for ticket in tickets]
         )
@@ -329,7 +321,7 @@ class SimulatedUsers:
         return [reporter.report(ticket, number, ZERO, body) for number, body in zip(rounds, bodies, strict=True)]
 
     def _noise_source(self) -> NoiseSource:
-        """Return the noise of zero reports, which in seeded tests may be real-valued and is counted nowhere."""
+        """Return the noise of zero reports, which in seeded tests are not counted."""
         if self.task.seed is None:
             return self._secure
         return FastNoise(self._choosing)
@@ -344,7 +336,7 @@ class SimulatedUsers:
         rows: PlayedRounds,
         answering: np.ndarray[Any, Any],
     ) -> None:
-        """Send the final reports of a round; one that opens a slot has zero reports for the rounds after it."""
+        """Send the final reports of a round; one that opens a slot has zero reports for later rounds."""
         wanted = queries[number] if queries else ()
         bodies = reporter.final(number, wanted, rows, tickets, *self._randomness(wanted))
         requests = []
@@ -358,7 +350,6 @@ class SimulatedUsers:
         self._send([request for request in requests if request])
 
     def _randomness(self, queries: Sequence[SumQuery]) -> tuple[NoiseSource, DeviceRandomness]:
-        """Return noise and coins of a simulation with the task's seed, or secure ones."""
         if self.task.seed is None:
             return self._secure, SecureRandomness()
         stream = any(isinstance(query.protocol, StreamProtocol) for query in queries)
@@ -366,7 +357,6 @@ class SimulatedUsers:
         return (own.stream if stream else own.source), own.coins
 
     def _send(self, requests: Sequence[Sequence[bytes]]) -> list[list[ReportAnswer]]:
-        """Send every user's request by itself, several at a time."""
         sent = list(self._pool.map(self._upload, requests))
         for some in sent:
             for answer in some:
@@ -408,7 +398,7 @@ def summarize_users(crowd: SimulatedUsers) -> dict[str, Any]:
 
 
 def describe_missing_users(account: SimulationTotals) -> str:
-    """Say how many users reported nothing, and why; empty if all have reported."""
+    """Say how many users reported nothing, and why; empty if all reported."""
     reasons = ((account.dropped, "by --dropout"), (account.unbatched, "because the last batch did not fill"))
     found = ", ".join(f"{count:,} {reason}" for count, reason in reasons if count)
     missing = account.dropped + account.unbatched
@@ -419,7 +409,7 @@ def describe_missing_users(account: SimulationTotals) -> str:
 
 
 def world_for_task(task: Task, name: str | None = None) -> Environment:
-    """Return a typical environment for the task's policy, or the one of this name, with the policy's numbers."""
+    """Return an environment for the task's policy, typical or of this name."""
     policy = task.policy
     if name is None:
         found = world_for(policy, task.arms)

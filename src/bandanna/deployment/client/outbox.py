@@ -40,7 +40,7 @@ class NoTicket(BandannaError):
 
 @dataclass(frozen=True, kw_only=True)
 class SendRequest:
-    """Ask for (status, headers in lower case, body); errors name the `role`, and no address."""
+    """An effect: a request, answered with (status, headers in lower case, body); errors name the `role` only."""
 
     role: str
     method: str
@@ -51,7 +51,7 @@ class SendRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class GetTicket:
-    """Ask for a ticket of an epoch; `refused` lists (epoch, slot, proof) of this user's unused slots."""
+    """An effect: a ticket of an epoch; `refused` lists (epoch, slot, proof) of this user's unused slots."""
 
     epoch: int
     refused: tuple[tuple[int, bytes, bytes], ...] = ()
@@ -59,7 +59,7 @@ class GetTicket:
 
 @dataclass(frozen=True, kw_only=True)
 class Sleep:
-    """Ask for a pause; the answer says whether there was patience for it."""
+    """An effect: a pause; the answer says whether `patience` allowed it."""
 
     seconds: float
 
@@ -139,8 +139,8 @@ class PendingDecision:
 
     `content` holds: number of its publication; day since 1970; arm, features, group, name; with a slot also batch,
     slot, collector and helper (the ticket's keys), key, key_id, place, round; and refused: [epoch, slot, proof] of
-    unused slots. `zero` and `final` are the bytes of requests as they were first sent. An infinite `reward` stands for
-    an invalid one, for which nothing is reported. `revision` counts writes: a copy with an older one is not written.
+    unused slots. `zero` and `final` are the sent bytes. An infinite `reward` stands for an invalid one, for which
+    nothing is reported. A copy with an older `revision` is not written.
     """
 
     id: str
@@ -163,7 +163,7 @@ class Outbox:
 
     One file serves one device, or a host that acts for many users, with any number of tasks. Only its owner can read
     it. It is synced before anything is sent, so after a crash the same bytes are sent again and noise is never drawn
-    twice. Acknowledged and closed entries are deleted, features first.
+    twice. Acknowledged and closed entries are deleted.
 
         decided (no slot yet) -> opening (zero reports stored) -> open -> answered (final report stored) -> over
 
@@ -202,7 +202,7 @@ class Outbox:
 
     @property
     def _lock(self) -> threading.RLock:
-        """The lock of this process. A forked process is refused, since its copy could draw a second report."""
+        """The lock of this process; a forked process is refused, since its copy could draw a second report."""
         if os.getpid() != self._pid:  # where the lock may be held by a thread that does not exist
             raise BandannaError("the outbox was opened by another process. Open it again in this one")
         return self._own
@@ -213,9 +213,9 @@ class Outbox:
         return self._rows
 
     def keep(self, kept: PendingDecision) -> PendingDecision:
-        """Store a decision durably, unless another process or thread stored a newer one; return the stored one.
+        """Store a decision durably, unless a newer one is stored; return the stored one.
 
-        So of two draws of noise only one is ever sent.
+        Only one of two draws of noise is ever sent.
         """
         with self._write_transaction() as rows:
             found = self.find(kept.task, kept.user, kept.id)
@@ -255,9 +255,9 @@ class Outbox:
         ]
 
     def over(self, kept: PendingDecision) -> PendingDecision:
-        """Erase a decision, in the file's log too, but for its id and the proofs that its tickets are unused.
+        """Erase a decision, in the file's log too, except its id and the proofs that its tickets are unused.
 
-        The id prevents a second answer; the user needs the proofs to get another ticket.
+        The id prevents a second answer; the proofs give the user another ticket.
         """
         unused = kept.state == DECIDED  # no slot is, or may be, its own: the claim is given back
         left = {} if "place" in kept.content else {"refused": kept.content.get("refused", [])}
@@ -286,7 +286,7 @@ class Outbox:
     def pin(self, task: str, pin: PublicationPin, shown: SignedPublication, *, after: PublicationPin | None) -> bool:
         """Keep a publication that was compared with `after` if that is still the newest; return whether it was.
 
-        So two processes never act on two histories.
+        This keeps two processes from acting on two histories.
         """
         with self._write_transaction() as rows:
             known = rows.execute("select number, chain from pins where task = ?", (task,)).fetchone()
@@ -296,9 +296,9 @@ class Outbox:
             return True
 
     def begin(self, kept: PendingDecision, most: int) -> PendingDecision | None:
-        """Begin a decision that claims one of the user's `most` participations; None if there is none left.
+        """Begin a decision that claims one of the user's `most` participations; None if none is left.
 
-        The claim comes before any ticket: whatever is lost on the way, a user has no more reports than the task allows.
+        The claim comes before any ticket, so a user never exceeds the task's reports.
         """
         with self._write_transaction() as rows:
             query = "select count(*) from claims where task = ? and user = ?"
@@ -308,7 +308,7 @@ class Outbox:
             return self._write(rows, kept)
 
     def claim(self, kept: PendingDecision, epoch: int) -> bool:
-        """Claim the slot of an epoch for this decision; False if another decision of the user has it."""
+        """Claim the slot of an epoch for this decision; False if another decision has it."""
         with self._write_transaction() as rows:
             query = "select 1 from claims where task = ? and user = ? and epoch = ? and id <> ?"
             if rows.execute(query, (kept.task, kept.user, epoch, kept.id)).fetchone():
@@ -335,7 +335,6 @@ def default_path() -> Path:
 
 
 def _create_private_file(path: Path) -> None:
-    """Make a file that only its owner can read."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
     path.chmod(0o600)
@@ -352,8 +351,8 @@ _MOST = 1 << 20  # publications that a device may have missed
 class PublicationCache:
     """The verified publications of one task. No publication older than the newest seen is accepted.
 
-    Requests say nothing about who asks, nor about what was seen before, unless publications were missed: then the
-    hashes of those are requested in blocks of 256.
+    Requests name neither the user nor the newest publication seen. The hashes of missed publications are requested in
+    blocks of 256.
     """
 
     def __init__(self, task: ClientTask, outbox: Outbox) -> None:
@@ -361,7 +360,7 @@ class PublicationCache:
         self._verified: tuple[SignedPublication, Content, PublicationPin] | None = None
 
     def newest(self, after: int | None = None) -> Generator[Effect, Any, Content]:
-        """Get the publication in force, or one after number `after`; without an answer, the newest that was seen."""
+        """Get the publication in force, or one after number `after`; without an answer, the newest seen."""
         known = self._outbox.newest_seen(self._task.id)
         query = "" if after is None else f"?after={after}"
         try:
@@ -380,7 +379,6 @@ class PublicationCache:
     def _pinned(
         self, shown: SignedPublication, known: tuple[PublicationPin, SignedPublication] | None
     ) -> Generator[Effect, Any, Content]:
-        """Check that a publication follows the one that was seen, and keep it as the newest."""
         while True:
             pin = None if known is None else known[0]
             content, made = self._read(shown, pin)
@@ -399,7 +397,7 @@ class PublicationCache:
     def _check_seal_key(self, content: Content, before: Content) -> None:
         """Refuse a publication that names an older key of the helper than one that was seen.
 
-        An old key may be stolen. The helper's signature of it stays valid, so an analyzer could publish it again.
+        An old key may be stolen, and the helper's signature of it stays valid.
         """
         if self._task.mixers != 2:
             return
@@ -408,7 +406,7 @@ class PublicationCache:
             raise BandannaError(f"publication {content['number']} names the helper's key {now} after key {then}")
 
     def _between(self, first: int, end: int) -> Generator[Effect, Any, list[bytes]]:
-        """Get the hashes of documents first, ..., end - 1, in whole blocks, which many devices ask for."""
+        """Get the hashes of documents first, ..., end - 1, in blocks that many devices share."""
         if end - first > _MOST:
             raise BandannaError(f"publication {end} where {first} was expected: no analyzer publishes so often")
         hashes: list[bytes] = []
@@ -431,7 +429,7 @@ class PublicationCache:
     def _read(self, shown: SignedPublication, before: PublicationPin | None) -> tuple[Content, PublicationPin]:
         """Return the parts of a publication, with the batches that take reports, and its pin.
 
-        Signatures are verified once for the same bytes. With two mixers, the helper must have signed its key for seeds.
+        With two mixers, the helper must have signed its key for seeds.
         """
         verified = self._verified
         if verified is None or verified[0] != shown:

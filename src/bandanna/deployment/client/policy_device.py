@@ -34,7 +34,7 @@ from bandanna.types import Floats
 
 
 class BodyEncoder:
-    """Make the bodies of users' reports. Every call draws fresh noise, so callers keep the bytes until acknowledged."""
+    """Make the bodies of users' reports. Every call draws fresh noise: callers keep the bytes until acknowledged."""
 
     def __init__(self, task: Task, batch: Batch, *, key_id: int = 0, seal_key: str | None = None) -> None:
         self._task, self.batch, self.key_id = task, batch, key_id
@@ -49,7 +49,7 @@ class BodyEncoder:
         source: NoiseSource,
         coins: DeviceRandomness,
     ) -> list[bytes]:
-        """Draw the bodies of users with these rows and tickets, in the order of places where arms are assigned."""
+        """Draw the bodies of users with these rows and tickets, in the order of places."""
         wanted, users = self.batch.rounds[round_], len(tickets)
         if self._of_rows(round_):
             return [wanted.parts[0].to_bytes(row) for row in self._rows(played, wanted.parts[0].length)]
@@ -78,14 +78,12 @@ class BodyEncoder:
         return encode_report(ticket, self.batch, round_=round_, version=version, key_id=self.key_id, body=body)
 
     def _of_rows(self, round_: int) -> bool:
-        """Tell whether a round sends rows; refuse that unless the task trusts its server with rows."""
         rows = self.batch.rounds[round_].parts[0].form == "row"
         if rows and not sends_rows(self._task.policy):
             raise BandannaError(f"batch {self.batch.epoch} collects rows, and the task trusts no server with them")
         return rows
 
     def _rows(self, played: PlayedRounds, length: int) -> np.ndarray[Any, Any]:
-        """Return features, rewards, arm, group, and 1 for an answer."""
         users = len(played.rewards)
         rewards = played.rewards.reshape(users, -1)
         rows = np.zeros((users, length))
@@ -109,14 +107,14 @@ class BodyEncoder:
 
 @dataclass(frozen=True, kw_only=True)
 class CurrentPublication(VerifiedPublication):
-    """The publication in force: the policy's snapshot, the batches that take reports, and the running round."""
+    """The publication in force: snapshot, batches that take reports, and running round."""
 
     task: Task
     chain: str
 
     @classmethod
     def read(cls, task: Task, shown: SignedPublication, before: CurrentPublication | None = None) -> CurrentPublication:
-        """Verify a publication of this task that is not older than `before`; BandannaError for any other."""
+        """Verify a publication of this task that is not older than `before`; else raise BandannaError."""
         pin = None if before is None else PublicationPin(before.number, before.chain)
         keys = {"key": task.key("analyzer"), "registrar_key": task.key("registrar")}
         content, made = read_publication(shown, task_id=task.id, before=pin, **keys)
@@ -124,7 +122,6 @@ class CurrentPublication(VerifiedPublication):
 
     @property
     def status(self) -> str:
-        """The task's status: running, exhausted or finished."""
         return str(self.content["status"])
 
     @property
@@ -134,13 +131,12 @@ class CurrentPublication(VerifiedPublication):
 
     @cached_property
     def seal_key(self) -> tuple[int, str | None]:
-        """The number and public key for which seeds or reports are sealed; no key if nothing is."""
+        """The number and public key for which seeds or reports are sealed, if any."""
         task = self.task
         return choose_seal_key(self.content["helper"], task_id=task.id, keys=task.content["keys"], mixers=task.mixers)
 
     @cached_property
     def answers(self) -> tuple[Estimate, ...]:
-        """The answers of earlier rounds of the running batch."""
         return tuple(map(make_encoding().loads, self.content["answers"]))
 
     def episode(self, place: int = 0) -> Episode | None:
@@ -149,7 +145,7 @@ class CurrentPublication(VerifiedPublication):
         return episode if place == 0 or episode is None else self.task.policy.next_episode(episode)
 
     def queries(self, place: int = 0) -> tuple[tuple[SumQuery, ...], ...]:
-        """Return the queries of every round of a batch; only those of the running round have their final place."""
+        """Return the queries of every round of a batch; only those of the running round are final."""
         policy, episode = self.task.policy, self.episode(place)
         if episode is None:
             if place < len(self.batches):  # with any plan: there is none of the policy's to compare it with
@@ -167,7 +163,7 @@ class CurrentPublication(VerifiedPublication):
         return tuple(rounds)
 
     def _checked(self, place: int, episode: Episode) -> QueryPlan:
-        """Return the plan of a batch; refuse one that is announced with less noise or fewer users than the policy's."""
+        """Return the plan of a batch; refuse less noise or fewer users than the policy's."""
         if place >= len(self.batches):
             raise Unreadable("a publication without the batch that takes reports")
         return check_planned_queries(self.task, self.state, episode, self.batches[place])
@@ -189,11 +185,9 @@ class PolicyDevice(DeviceLogic):
         return CurrentPublication(task=self._task, content=dict(content), chain="")
 
     def clip_features(self, features: Floats) -> Floats:
-        """Return features as the policy scores them."""
         return np.asarray(self._policy.clip_features(features[None])[0])
 
     def choose(self, content: Content, seen: Floats, coins: DeviceRandomness) -> tuple[int, int] | None:
-        """Choose by the policy, unless it assigns arms."""
         view = self._view(content)
         episode = view.episode()
         if isinstance(episode, AssignedArms):
@@ -202,7 +196,6 @@ class PolicyDevice(DeviceLogic):
         return int(choice.actions[0]), 0 if choice.groups is None else int(choice.groups[0])
 
     def batch(self, content: Content, place: int) -> Batch:
-        """Return a batch that is announced as the policy defines it."""
         batch = read_announced_batch(content, place)
         if batch.clients:
             hint = "Here a client answers for all plays of a batch"
@@ -218,7 +211,6 @@ class PolicyDevice(DeviceLogic):
         return batch
 
     def zeros(self, content: Content, place: int, slot: ReportSlot, source: NoiseSource) -> list[bytes]:
-        """Draw the zero report of every round."""
         queries = self._view(content).queries(place)
         reporter, rounds = self._reporter(slot), range(len(slot.batch.rounds))
         return [reporter.zero(number, queries[number] if queries else (), slot.ticket, source) for number in rounds]
@@ -233,7 +225,6 @@ class PolicyDevice(DeviceLogic):
         source: NoiseSource,
         coins: DeviceRandomness,
     ) -> tuple[bytes, Exception | None]:
-        """Draw the policy's own report, where the publication evaluates the query."""
         view = self._view(content)
         epochs = [batch.epoch for batch in view.batches]
         if slot.batch.epoch not in epochs:

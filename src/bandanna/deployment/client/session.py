@@ -83,7 +83,7 @@ class RegistrarClient:
         return SendRequest(role="registrar", method="POST", url=url, content=content, headers=headers)
 
     def answered(self, status: int, content: bytes) -> Ticket:
-        """Return the ticket of the registrar's answer, or raise an error that says why there is none."""
+        """Return the ticket of the registrar's answer, or raise an error with the reason."""
         if status in (200, 409, 429):
             told = loads(content)
             (each,) = told["tickets"] if isinstance(told, dict) and len(told.get("tickets", ())) == 1 else (None,)
@@ -96,7 +96,7 @@ class RegistrarClient:
 
 
 def to_ticket(given: Any) -> Ticket:
-    """Return the ticket that a host's function gave: a Ticket, or the registrar's answer as a dictionary."""
+    """Return the ticket that a host's function gave, as a Ticket or a dictionary."""
     if isinstance(given, Ticket):
         return given
     if given is None:
@@ -179,7 +179,7 @@ class _BaseSession:
 
     @property
     def decisions(self) -> list[ClientDecision]:
-        """The decisions that wait for a reward, oldest first, also after a crash."""
+        """The decisions without a reward, oldest first, also after a crash."""
         return self._steps.decisions
 
     def _answered(self, wanted: Any, answer: Any) -> tuple[int, dict[str, str], bytes]:
@@ -204,7 +204,7 @@ class Session(_BaseSession):
         The task's id. Needed unless `task` is a local file.
     tickets
         `Registrar(user=..., token=...)` on the host's server. On a device: a function (epoch, refused) -> ticket that
-        asks the host, which passes on the registrar's answer {"epoch", "slot", "collector", "helper"?}.
+        calls the host, which returns the registrar's answer {"epoch", "slot", "collector", "helper"?}.
     user
         The name of this user in an outbox of several users.
     outbox
@@ -404,7 +404,6 @@ def _send_without_cookies(http: Any, wanted: SendRequest) -> Any:
 
 
 def _find_client_task(task: Any, id_: str | None) -> ClientTask:
-    """Read the task of a local file, or of a document with this id."""
     if id_ is not None and not (isinstance(id_, str) and re.fullmatch(r"[\w-]{43}", id_, re.ASCII)):
         raise InvalidArgument("id", ValueSummary.of(id_), "the 43 characters that `bandanna task create` printed")
     if isinstance(task, str) and task.startswith(("http://", "https://")):

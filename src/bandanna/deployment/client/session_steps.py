@@ -58,7 +58,7 @@ class SessionSteps:
     """The steps of one user's session in a task.
 
     Requests and their lengths follow from public values and from the calls of `act`, `report` and `flush` alone.
-    Features, arms and rewards are looked at only when a report of zeros could be sent as well.
+    Features, arms and rewards are read only when a report of zeros could be sent as well.
     """
 
     def __init__(self, task: ClientTask, device: DeviceLogic, outbox: Outbox, user: str) -> None:
@@ -73,7 +73,7 @@ class SessionSteps:
     def act(self, contexts: Any) -> Generator[Effect, Any, ClientDecision]:
         """Open a slot and choose an arm by the newest publication. An error about features is raised last.
 
-        A decision of a process that ended while it acted is finished first: this one takes its slot.
+        A decision of a process that ended while it acted is finished first.
         """
         self._check_given(contexts)
         content = yield from self._published.newest()
@@ -109,7 +109,7 @@ class SessionSteps:
         )
 
     def _take_orphan(self) -> PendingDecision | None:
-        """Return a decision without an arm that an earlier process has left; each one is returned once."""
+        """Return a decision without an arm of an earlier process; each one is returned once."""
         while self._orphans:
             kept = self._outbox.find(self._task.id, self._user, self._orphans.pop())
             if kept is not None and kept.state != OVER and "arm" not in kept.content:
@@ -126,7 +126,7 @@ class SessionSteps:
             raise InvalidArgument("contexts", None, f"the features {whose}, {self._device.dim} numbers each")
 
     def _seen(self, contexts: Any) -> tuple[Any, Any]:
-        """Return the ids of the arms, and their features (K, d) as they are scored and reported."""
+        """Return the ids of the arms, and their features (K, d) as scored and reported."""
         fixed = self._task.arms
         if fixed is None:
             ids, features = parse_arms(contexts, self._device.dim)
@@ -152,7 +152,7 @@ class SessionSteps:
     def _begun(
         self, kept: PendingDecision, content: dict[str, Any]
     ) -> Generator[Any, Any, tuple[PendingDecision, str, dict[str, Any]]]:
-        """Open a slot as far as possible; an error before anything was sent leaves nothing behind."""
+        """Open a slot as far as possible; an early error leaves nothing behind."""
         try:
             opened: tuple[PendingDecision, str, dict[str, Any]] = yield from self._opened(kept, content, waits=True)
         except Exception:
@@ -169,7 +169,7 @@ class SessionSteps:
     ) -> Generator[Effect, Any, tuple[PendingDecision, str, dict[str, Any]]]:
         """Return the decision after each possible step, why it takes no part (empty if open), and the publication.
 
-        With `waits`, nobody knows the arm yet, so while all batches are full the next publication may be awaited.
+        With `waits`, no arm was returned yet, so the next publication may be awaited while all batches are full.
         """
         try:
             while kept.state in (DECIDED, OPENING):
@@ -205,7 +205,7 @@ class SessionSteps:
     def _place(self, kept: PendingDecision, content: dict[str, Any]) -> int | None:
         """Return the announced batch to try: the first that has not refused, or the one after all of them.
 
-        None if the decision would be older than `max_age` releases when that batch is learned from.
+        None if the decision would be older than `max_age` releases by then.
         """
         last = max((*(epoch for epoch, *_ in kept.content["refused"]), *kept.content.get("held", ())), default=-1)
         epochs = [int(each["epoch"]) for each in content["batches"]]
@@ -247,7 +247,7 @@ class SessionSteps:
         return self._outbox.keep(replace(opening, zero=join_reports(reports)))
 
     def _placed(self, kept: PendingDecision, answer: list[ReportAnswer]) -> tuple[PendingDecision, str]:
-        """Store the place in the batch, or the refusal, that answers the zero reports."""
+        """Store the place in the batch, or the refusal."""
         first = next((each for each in answer if each.reason), answer[0])
         epoch = int(kept.content["batch"]["epoch"])
         if not first.reason:
@@ -259,7 +259,6 @@ class SessionSteps:
         return self._ended(kept, first.reason)
 
     def _assigned_arm(self, kept: PendingDecision, place: int) -> dict[str, Any]:
-        """Return the arm that a place assigns."""
         batch = Batch.from_dict(kept.content["batch"])
         if not batch.arms or self._task.arms is None:
             return {}
@@ -271,7 +270,7 @@ class SessionSteps:
         return made, reason if made.state == OVER else ""
 
     def _sent(self, content: bytes) -> Generator[Any, Any, list[ReportAnswer]]:
-        """Send the same bytes until they are answered; a collector may hear of a batch later than a device."""
+        """Send the same bytes until they are answered; a collector may know a batch later than a device."""
         count, role = _count_reports(content), "shuffler" if self._task.mixers else "analyzer"
         while True:
             url = f"{self._task.collector}/reports"
@@ -311,7 +310,7 @@ class SessionSteps:
     def _deliver(
         self, kept: PendingDecision, content: dict[str, Any] | None
     ) -> Generator[Any, Any, tuple[Outcome, BandannaError | None]]:
-        """Send what can be sent now by this publication, and return why it is a report of zeros, if it is one."""
+        """Send the possible reports by this publication, and return why one is a report of zeros."""
         wrong: BandannaError | None = None
         if kept.state == OPEN and content is not None:
             if self._is_passed(kept, content):
@@ -327,11 +326,10 @@ class SessionSteps:
         return self._acknowledge(kept, answer[0]), wrong
 
     def _is_passed(self, kept: PendingDecision, content: dict[str, Any]) -> bool:
-        """Tell whether the batch of a decision is over, with its zero report."""
         return int(content["epoch"]) > int(kept.content["batch"]["epoch"])
 
     def _drawn(self, kept: PendingDecision, content: dict[str, Any]) -> tuple[PendingDecision, BandannaError | None]:
-        """Draw and store the final report of the awaited round; change nothing if another round is awaited."""
+        """Draw and store the final report of the awaited round; for other rounds, change nothing."""
         held, batch = kept.content, Batch.from_dict(kept.content["batch"])
         number = int(held["round"])
         if number and (int(content["epoch"]), int(content["round"])) != (batch.epoch, number):
@@ -364,9 +362,9 @@ class SessionSteps:
         return Outcome(kept=True)
 
     def flush(self) -> Generator[Any, Any, int]:
-        """Send what waits, answer further rounds, forget what is over; return how many decisions still wait.
+        """Send all pending reports, delete finished decisions, and return how many still wait.
 
-        The newest publication is requested once, whatever waits.
+        The newest publication is requested once, in any case.
         """
         errors: list[Exception] = []
         with contextlib.suppress(Unreachable):
@@ -402,13 +400,11 @@ class SessionSteps:
 
     @property
     def pending(self) -> int:
-        """The number of decisions without a slot, or with a reward that is not acknowledged."""
         waiting = self._outbox.waiting(self._task.id, self._user)
         return sum(kept.state != OPEN or kept.reward is not None for kept in waiting)
 
     @property
     def decisions(self) -> list[ClientDecision]:
-        """The decisions that wait for a reward, oldest first."""
         waiting = self._outbox.waiting(self._task.id, self._user)
         return [
             ClientDecision(id=kept.id, arm=held["name"], action=int(held["arm"]), publication=int(held["number"]))

@@ -1,3 +1,3 @@
-"""The dashboard: it polls the roles of deployments, verifies what they publish, and draws pages."""
+"""The dashboard: it verifies what the roles of deployments publish, and draws pages."""
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ _LOCAL = ("127.0.0.1", "localhost", "::1")
 
 
 class AdminSessions:
-    """The administrator's token and its sessions, in memory. Tokens are compared in constant time."""
+    """The administrator's token and its sessions, in memory; tokens are compared in constant time."""
 
     def __init__(self, token: str, *, clock: Callable[[], float] = time.monotonic) -> None:
         if len(token) < MIN_TOKEN_LENGTH or not token.isascii() or not token.isprintable() or " " in token:
@@ -63,11 +63,10 @@ class AdminSessions:
         self._sessions: dict[bytes, float] = {}  # digests of names, and when they end
 
     def agrees(self, token: str) -> bool:
-        """Tell whether this is the token."""
         return hmac.compare_digest(_digest(token), self._digest)
 
     def is_admin(self, headers: Mapping[str, str]) -> bool:
-        """Tell whether a request has a session's cookie or the token as `Authorization: Bearer`."""
+        """Return whether a request has a session's cookie or the token as `Authorization: Bearer`."""
         scheme, _, token = headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer":
             return self.agrees(token.strip())
@@ -92,7 +91,7 @@ class AdminSessions:
 
 
 def read_form_token(body: bytes) -> str:
-    """Return the token of a form, or "" if it has none."""
+    """Return the token of a form, "" if it has none."""
     try:
         fields = parse_qs(body.decode("ascii"), max_num_fields=4, encoding="utf-8", errors="replace")
     except (UnicodeDecodeError, ValueError):
@@ -101,9 +100,9 @@ def read_form_token(body: bytes) -> str:
 
 
 def is_same_site_form(headers: Mapping[str, str]) -> bool:
-    """Tell whether a form was sent from this site.
+    """Return whether a form was sent from this site.
 
-    Browsers say so in Sec-Fetch-Site on secure connections, elsewhere in Origin, which may be "null" beside it.
+    Browsers send Sec-Fetch-Site on secure connections, elsewhere Origin, which may be "null" beside it.
     """
     site = headers.get("sec-fetch-site")
     if site is not None:
@@ -113,7 +112,7 @@ def is_same_site_form(headers: Mapping[str, str]) -> bool:
 
 
 def _cookie_header(name: str, seconds: int, headers: Mapping[str, str], *, https: bool) -> str:
-    """Return a `Set-Cookie` header. Only a browser on this machine may keep the cookie without https."""
+    """Return a `Set-Cookie` header. Only a browser on this machine may keep it without https."""
     secure = "; Secure" if https or not _is_local(headers.get("host", "")) else ""
     return f"{COOKIE}={name}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}"
 
@@ -164,7 +163,6 @@ class TaskBoard:
         self._read: OrderedDict[tuple[str, int], ExportedPublication] = OrderedDict()
 
     def watch(self, name: str) -> TaskPoller:
-        """Return the poller of a task."""
         found = next((each for each in self.watches if each.known.id == name), None)
         if found is None:
             raise PageNotFound(name)
@@ -172,22 +170,19 @@ class TaskBoard:
         return found
 
     def version(self, name: str | None = None, *, inside: bool = False) -> tuple[int, ...]:
-        """Return numbers that change with the contents of pages; with `inside`, also with what administrators see."""
+        """Return numbers that change with the contents of pages; with `inside`, also with administrators' parts."""
         watches = self.watches if name is None else [self.watch(name)]
         for each in watches:
             each.looked = each.clock()
         return tuple(each.changes if inside else each.version for each in watches)
 
     async def overview(self) -> RenderedPage:
-        """Return the list of tasks."""
         return RenderedPage(document={"tasks": [summarize_task(each.known) for each in self.watches]}, template="index")
 
     async def task(self, name: str, *, admin: bool) -> RenderedPage:
-        """Return the page of a task."""
         return RenderedPage(document=show_task(self.watch(name).known, admin=admin), template="task")
 
     async def releases(self, name: str, number: int) -> RenderedPage:
-        """Return a page of a task's history."""
         watch = self.watch(name)
         pages, after, most = select_page(watch.known, number)
         if number > pages:
@@ -199,7 +194,6 @@ class TaskBoard:
         return RenderedPage(document=list_releases(watch.known, lines, page=number, pages=pages), template="releases")
 
     async def release(self, name: str, number: int) -> RenderedPage:
-        """Return the page of one publication."""
         watch = self.watch(name)
         if watch.known.newest is None or not 0 <= number <= watch.known.newest.number:
             raise PageNotFound(number)
@@ -219,7 +213,6 @@ class TaskBoard:
         return self._read[key]
 
     async def _reading(self, watch: TaskPoller, number: int) -> PublicationReading:
-        """Return what was read when the history was followed, with what the publication alone adds."""
         known = next((each.reading for each in watch.known.points if each.number == number), None)
         if known is not None and (known.theta or known.plays):
             return known
@@ -268,7 +261,6 @@ class DashboardRoutes:
 
     @property
     def routes(self) -> list[Route]:
-        """All routes, by method and path."""
         return [
             ("GET", "/", self.overview),
             ("GET", "/index.json", self.overview),
@@ -289,7 +281,6 @@ class DashboardRoutes:
         return self._admin is not None and self._admin.is_admin(request.headers)
 
     async def _answer(self, request: Request, make: PageMaker) -> Response:
-        """Return a page or its JSON twin; an error as either."""
         status = 200
         try:
             shown = await make()
@@ -305,27 +296,22 @@ class DashboardRoutes:
         return html_response(render_page(shown.template, shown.document, admin=admin), status)
 
     async def overview(self, request: Request) -> Response:
-        """Serve the list of tasks."""
         return await self._answer(request, self._board.overview)
 
     async def task(self, request: Request) -> Response:
-        """Serve the page of a task, with the part for administrators where a request is theirs."""
         name = request.path_params["task"].removesuffix(".json")
         return await self._answer(request, lambda: self._board.task(name, admin=self._is_admin_request(request)))
 
     async def releases(self, request: Request) -> Response:
-        """Serve a page of a task's history."""
         page = _parse_whole_number(request.query_params.get("page", "1"))
         return await self._answer(request, lambda: self._board.releases(request.path_params["task"], page))
 
     async def release(self, request: Request) -> Response:
-        """Serve the page of one publication."""
         number = _parse_whole_number(request.path_params["number"].removesuffix(".json"))
 
         return await self._answer(request, lambda: self._board.release(request.path_params["task"], number))
 
     async def asset(self, request: Request) -> Response:
-        """Serve the style sheet, the script or the icon."""
         found = self._assets.get(request.path_params["name"])
         if found is None:
             raise RequestRefused(404, "asset")
@@ -334,7 +320,7 @@ class DashboardRoutes:
         return Response(content, headers=headers)
 
     async def events(self, request: Request) -> Response:
-        """Send an event when there is news. An event holds no contents: the reader fetches the page again."""
+        """Send an event without contents when there is news: the reader fetches the page again."""
         name = request.path_params.get("task")
         if self.listening >= _LISTENERS or self.ending:
             raise RequestRefused(503, "listeners", retry_after=30.0)
@@ -346,7 +332,6 @@ class DashboardRoutes:
         return EventStream(self, lambda: self._board.version(name, inside=may))
 
     async def form(self, request: Request) -> Response:
-        """Serve the login form."""
         if self._admin is None:
             raise RequestRefused(404, "no-admin")
         return self._form(request, "", 200)
@@ -360,7 +345,6 @@ class DashboardRoutes:
         )
 
     async def enter(self, request: Request) -> Response:
-        """Check the token of the login form, set the cookie and go to the list of tasks."""
         if self._admin is None:
             raise RequestRefused(404, "no-admin")
         if not is_same_site_form(request.headers):
@@ -427,7 +411,7 @@ def html_response(content: bytes, status: int = 200) -> Response:
 
 
 def json_twin_response(document: dict[str, Any], status: int = 200) -> Response:
-    """Return JSON without any character that a browser could take for markup."""
+    """Return JSON without characters that a browser could take for markup."""
     content = dumps(document)
     for each in b"<>&'":
         content = content.replace(bytes([each]), b"\\u%04x" % each)
@@ -453,7 +437,7 @@ def _read_asset(name: str) -> tuple[bytes, str, str]:
 
 
 def build_dashboard(board: TaskBoard, *, admin: AdminSessions | None, log: EventLog, web: Any = None) -> Any:
-    """Build the application: pages, and the tasks that keep their contents up to date."""
+    """Build the application: pages, and the tasks that update them."""
     routes = DashboardRoutes(board, admin)
     metrics, running = CollectorRegistry(), list[asyncio.Task[None]]()
     Gauge("listeners", "Readers who wait for news.", registry=metrics).set_function(lambda: float(routes.listening))
@@ -504,18 +488,9 @@ def admin_from_token(file: Path | None, environment: Mapping[str, str] = os.envi
 def board_for_places(
     places: Sequence[str], web: HttpRoleClient, admin: AdminSessions | None, named: Sequence[str] = ()
 ) -> TaskBoard:
-    """Return the board of all places, in their order.
+    """Return the board of all places (analyzers' addresses, folders or files of tasks), in their order.
 
-    Parameters
-    ----------
-    places
-        Addresses of analyzers, and folders or files of tasks.
-    web
-        The client for requests to roles.
-    admin
-        The administrator's sessions, if there is a login.
-    named
-        Addresses of further roles that may be called.
+    `named` are addresses of further roles that may be called.
     """
     watches = []
     for url in named:
@@ -536,7 +511,6 @@ def board_for_places(
 
 
 def _read_role_tokens(task: Task, folder: Path) -> dict[str, str]:
-    """Return the tokens of the roles whose secrets this process may read."""
     found = {}
     for role in task.roles:
         try:

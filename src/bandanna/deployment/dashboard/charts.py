@@ -1,4 +1,4 @@
-"""Geometry of the dashboard's charts; `templates/parts.html` writes the SVG."""
+"""Geometry of the dashboard's charts."""
 
 from __future__ import annotations
 
@@ -35,17 +35,7 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Curve:
-    """Points in order of x.
-
-    Parameters
-    ----------
-    points
-        The points.
-    kind
-        The class of the style sheet that colours the curve.
-    steps
-        Whether a value holds until the next point.
-    """
+    """Points in order of x; `kind` is a class of the style sheet, `steps` holds a value until the next point."""
 
     points: Sequence[Point]
     kind: str
@@ -54,7 +44,7 @@ class Curve:
 
 @dataclass(frozen=True, kw_only=True)
 class Chart:
-    """The shapes of a chart, its height, and its texts for screen readers. `name` is unique on a page."""
+    """The shapes of a chart, its height, and texts for screen readers. `name` is unique on a page."""
 
     name: str
     title: str
@@ -71,7 +61,7 @@ def draw_history(name: str, title: str, summary: str, series: list[dict[str, Any
 
 
 def draw_spending(name: str, summary: str, series: list[dict[str, Any]], budget: float | None) -> Chart | None:
-    """Return the epsilon spent as a step chart with the budget as a dashed line, or None below two points."""
+    """Return the spent epsilon as steps with the budget as a dashed line, or None below two points."""
     axis, points = _list_points(series, "spent")
     if len(points) < 2:
         return None
@@ -82,7 +72,7 @@ def draw_spending(name: str, summary: str, series: list[dict[str, Any]], budget:
 
 
 def _list_points(series: list[dict[str, Any]], value: str) -> tuple[str, list[Point]]:
-    """Return the x axis (users if all points know how many there were, else publications) and the known points."""
+    """Return the x axis (users if known, else publications) and the known points."""
     axis = "users" if all(each["users"] is not None for each in series) else "publication"
     known = [each for each in series if each[value] is not None]
     return axis, [Point(float(each[axis]), each[value], each.get(f"{value}_half")) for each in known]
@@ -113,7 +103,7 @@ def draw_curves(name: str, title: str, summary: str, curves: Sequence[Curve], *,
 
 
 def _find_range(curves: Sequence[Curve]) -> tuple[float, float]:
-    """Return the range of all values, and of the bands after the first quarter: wide bands before may be cut off."""
+    """Return the range of all values, and of the bands after the first quarter."""
     ends = [point.y for curve in curves for point in curve.points]
     for curve in curves:
         for point in curve.points[len(curve.points) // 4 :]:
@@ -143,17 +133,7 @@ def _draw_curve(placed: Sequence[Point], up: _Scale, curve: Curve) -> Shape:
 
 
 def draw_rows(name: str, title: str, rows: Sequence[dict[str, Any]], *, bars: bool) -> Chart | None:
-    """Return one row for each named value, with its uncertainty; None without values.
-
-    Parameters
-    ----------
-    name, title
-        As of `Chart`.
-    rows
-        Mappings with `name`, `value` and `half`.
-    bars
-        Whether to draw bars from 0, for counts; else dots.
-    """
+    """Return one row for each named value (`name`, `value`, `half`), or None; `bars` from 0 are for counts."""
     if not rows:
         return None
     ends = [row["value"] + sign * (row["half"] or 0.0) for row in rows for sign in (-1, 1)]
@@ -185,7 +165,7 @@ def draw_rows(name: str, title: str, rows: Sequence[dict[str, Any]], *, bars: bo
 
 
 def draw_tree(name: str, title: str, summary: str, levels: Sequence[dict[str, Any]]) -> Chart:
-    """Return the levels from the top down; on each, the batches inside the one above: full, filling, not begun."""
+    """Return the levels from the top down; on each, the batches inside the one above."""
     shapes: list[Shape] = []
     left, width, step = 92.0, WIDTH - 92.0 - _RIGHT, 40.0
     for place, level in enumerate(levels):
@@ -228,7 +208,7 @@ def choose_ticks(low: float, high: float, *, whole: bool = False) -> list[float]
 
 
 class _Scale:
-    """Map numbers to places; with `cut`, places outside are moved to the nearer end."""
+    """Map numbers to places; `cut` moves places outside to the nearer end."""
 
     def __init__(self, low: float, high: float, begin: float, end: float, *, cut: bool = False) -> None:
         self.single = high <= low
@@ -237,7 +217,6 @@ class _Scale:
         self._ends = (min(begin, end), max(begin, end)) if cut else (-9999.0, 9999.0)
 
     def __call__(self, value: float) -> float:
-        """Return the place, rounded to a tenth of a point."""
         least, most = self._ends
         return round(min(max(self._begin + (value - self.low) * self._size, least), most), 1)
 

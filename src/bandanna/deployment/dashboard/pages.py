@@ -37,7 +37,7 @@ _INVISIBLE = re.compile(
 
 
 def _finalize(value: Any) -> Any:
-    """Prepare a value for a template, which escapes it; autoescape applies to everything that is not Markup."""
+    """Prepare a value for a template, which escapes everything but Markup."""
     if value is None or isinstance(value, Markup):
         return "" if value is None else value
     return _INVISIBLE.sub("\ufffd", str(value))
@@ -67,7 +67,7 @@ def format_band(value: Mapping[str, Any] | None, digits: int = 4) -> str:
 
 
 def format_count(count: Any, noun: str) -> str:
-    """Return a number with its noun, in the plural where it is not one."""
+    """Return a number with its noun, in the plural if needed."""
     return f"{format_number(count)} {noun}{'s' * (count != 1)}"
 
 
@@ -77,7 +77,6 @@ def format_epsilon(value: Any) -> str:
 
 
 def _sample_series(series: list[dict[str, Any]], value: str) -> list[dict[str, Any]]:
-    """Return at most 12 evenly spaced points at which a value is known, the last one included."""
     known = [point for point in series if point[value] is not None]
     step = max(1, -(-len(known) // _TABLE_ROWS))
     return known[::-step][::-1]
@@ -104,16 +103,6 @@ TEMPLATES = _make_templates()
 
 
 def render_page(template: str, document: Mapping[str, Any], *, admin: bool | None) -> bytes:
-    """Return a page as HTML.
-
-    Parameters
-    ----------
-    template
-        The name of a template, such as "task".
-    document
-        The JSON twin of the page.
-    admin
-        Whether an administrator is logged in; None if the dashboard has no login.
-    """
+    """Return a page as HTML from a template and the page's JSON twin; `admin` is None without a login."""
     page = TEMPLATES.get_template(f"{template}.html").render(document=document, admin=admin)
     return page.encode("utf-8", errors="replace")

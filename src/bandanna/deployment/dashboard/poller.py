@@ -40,7 +40,7 @@ _SECONDS = 10.0
 
 
 class RoleUnavailable(BandannaError):
-    """A role does not answer, or answers something else. The request is repeated later."""
+    """A role does not answer, or answers something else."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +52,7 @@ class RoleResponse:
     headers: dict[str, str]
 
     def document(self) -> Any:
-        """Parse the answer as JSON; RoleUnavailable for other answers and for a status other than 200."""
+        """Parse the answer as JSON; RoleUnavailable for others and for a status other than 200."""
         if self.status != 200:
             raise RoleUnavailable(f"it answers {self.status}")
         try:
@@ -89,7 +89,6 @@ class HttpRoleClient:
         )
 
     async def get(self, url: str, *, token: str = "", seconds: float = _SECONDS) -> RoleResponse:
-        """Return an answer of at most MOST bytes."""
         headers = {"accept-encoding": "identity"} | ({"authorization": f"Bearer {token}"} if token else {})
         content = bytearray()
         if not is_url(url):
@@ -156,7 +155,7 @@ def _whole(value: Any) -> int:
 
 
 def parse_health(answer: RoleResponse) -> str:
-    """Parse `GET /readyz`: 503 means not well, any status other than 200 means that the role does not say."""
+    """Parse `GET /readyz`: 503 means not well, other statuses than 200 that the role does not say."""
     if answer.status not in (200, 503):
         return "unclear"
     try:
@@ -194,7 +193,7 @@ def parse_status(answer: RoleResponse) -> str:
 
 
 async def fetch_batch_status(web: RoleClient, known: TaskStatus) -> BatchStatus | None:
-    """Fetch how far the running batch is; None if its collector does not say."""
+    """Fetch the progress of the running batch; None if its collector does not say."""
     assert known.task is not None
     url = known.role_urls.get(known.task.collector)
     if url is None:
@@ -206,7 +205,7 @@ async def fetch_batch_status(web: RoleClient, known: TaskStatus) -> BatchStatus 
 
 
 async def fetch_health(web: RoleClient, known: TaskStatus) -> tuple[RoleState, ...]:
-    """Fetch the state of every role whose address the operator has given."""
+    """Fetch the state of every role with a known address."""
     states = []
     for role in known.roles:
         url, state = known.role_urls.get(role.name), "unnamed"
@@ -222,7 +221,7 @@ async def fetch_health(web: RoleClient, known: TaskStatus) -> tuple[RoleState, .
 async def fetch_admin_metrics(
     web: RoleClient, known: TaskStatus, tokens: Mapping[str, str]
 ) -> tuple[tuple[MetricCount, ...], tuple[tuple[str, str], ...]]:
-    """Fetch metrics and status, for administrators, of the roles whose tokens are known."""
+    """Fetch metrics and status, for administrators, of the roles with known tokens."""
     counts: list[MetricCount] = []
     statuses: list[tuple[str, str]] = []
     for role, url in known.role_urls.items():
@@ -258,17 +257,13 @@ class TaskPoller:
     ----------
     place
         The analyzer's address, or the task's folder.
-    web
-        The client for requests.
     task, tokens
         The task of a folder: then the addresses that it names are called, with the tokens.
     named
         Further addresses that may be called. A document from elsewhere could name any address that this machine
-        reaches, so besides its analyzer no other address in it is called.
+        reaches, so only its analyzer is called.
     inside
-        Whether to ask for metrics and statuses, for administrators.
-    clock
-        The time in seconds.
+        Whether to fetch metrics and statuses, for administrators.
     """
 
     def __init__(
@@ -317,7 +312,7 @@ class TaskPoller:
             await asyncio.sleep(pause)
 
     async def look(self) -> None:
-        """Ask collector and roles until cancelled, more often while a page is read."""
+        """Query collector and roles until cancelled, more often while a page is read."""
         turn, rested = 0, 0.0
         while True:
             wanted = self.clock() - self.looked < _ATTENTION_SECONDS or turn == 0
@@ -382,7 +377,6 @@ class TaskPoller:
         return self._checked(await self._fetch(f"snapshot/{number}"), number)
 
     async def lines(self, after: int, most: int) -> list[dict[str, Any]]:
-        """Return lines of the history."""
         told = (await self._fetch(f"history?after={after}&most={most}")).document()
         lines = told.get("lines") if isinstance(told, dict) else None
         if not isinstance(lines, list) or len(lines) > most or not all(isinstance(each, dict) for each in lines):
@@ -396,7 +390,7 @@ class TaskPoller:
         return check_publication(self.known.task, SignedPublication.of(answer.content, answer.headers), number)
 
     def _compare(self, new: ExportedPublication) -> None:
-        """Refuse a publication that is older than the newest one, or differs from it under the same number."""
+        """Refuse a publication that is older than the newest one or differs from it."""
         old = self.known.newest
         if old is None:
             return
@@ -406,7 +400,7 @@ class TaskPoller:
             raise BandannaError(f"There are two publications of number {new.number}.")
 
     async def _catch_up(self, newest: ExportedPublication) -> None:
-        """Read the newest publication, those that the history lacks, and the newest again after the one before it."""
+        """Read the newest publication and those that the history lacks."""
         if not self.known.points:
             reading = await self._put(newest, None)
             self.tell(latest=reading, points=self._series.points)
@@ -435,7 +429,6 @@ class TaskPoller:
             self.warn(f"Publication {number}: {error}")
 
     def _before(self, number: int) -> tuple[VerifiedPublication, PublicationReading] | None:
-        """Return the publication before this one if it was read last."""
         return self._last if self._last is not None and self._last[0].number == number - 1 else None
 
     async def _put(
@@ -461,7 +454,6 @@ class TaskPoller:
     def _reading(
         self, said: VerifiedPublication, before: tuple[VerifiedPublication, PublicationReading] | None
     ) -> tuple[PublicationReading, str]:
-        """Return what a publication says, and a warning if its state cannot be read."""
         assert self.known.reader is not None
         try:
             return self.known.reader.read(said, before), ""
@@ -477,7 +469,6 @@ class TaskPoller:
             self.warn(f"Publication {after.number} does not follow the one before it: another history.")
 
     def _announced(self, publication: ExportedPublication) -> str:
-        """Return what is wrong with the batches that a publication announces."""
         assert self.known.task is not None
         try:
             batches = tuple(map(Batch.from_dict, publication.content["batches"]))
@@ -487,7 +478,7 @@ class TaskPoller:
         return ""
 
     async def _ledger(self) -> None:
-        """Read the ledger's summary. It is not signed, so its sum must equal that of the signed publication."""
+        """Read the ledger's summary, whose sum must equal that of the signed publication."""
         try:
             told = (await self._fetch("ledger/summary")).document()
         except RoleUnavailable:
@@ -498,7 +489,7 @@ class TaskPoller:
             self.tell(ledger=ledger)
 
     async def glance(self, *, health: bool = True) -> None:
-        """Ask for the running batch; with `health`, also for the health of all roles."""
+        """Query the running batch; with `health`, also the health of all roles."""
         if self.known.task is None:
             return
         self.tell(filling=await fetch_batch_status(self._web, self.known))
@@ -510,7 +501,7 @@ class TaskPoller:
 
 
 def _check_document(task: Task) -> tuple[dict[str, Any] | None, str]:
-    """Compute the facts of a task again. Return them, or None and the error in its document."""
+    """Compute the facts of a task again; return them, or None and the error."""
     try:
         return task_facts(task), ""
     except Exception as error:
@@ -518,7 +509,7 @@ def _check_document(task: Task) -> tuple[dict[str, Any] | None, str]:
 
 
 def _describe_error(error: Exception) -> str:
-    """Return the text of an error of this package, and only the type of any other: a stranger wrote its contents."""
+    """Return the text of an error of this package, and only the type of any other, whose contents may be foreign."""
     return (
         str(error)[:300]
         if isinstance(error, BandannaError)

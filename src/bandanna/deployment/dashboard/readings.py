@@ -1,4 +1,4 @@
-"""Readers of publications, one for each family of policies: rewards, regret and parameters with their noise."""
+"""Readers of publications for each family of policies: rewards, regret and parameters with their noise."""
 
 from __future__ import annotations
 
@@ -33,13 +33,12 @@ BRIEF = 60  # of them that are kept for every point of a history
 
 @dataclass(frozen=True, kw_only=True)
 class ValueBand:
-    """A number with its uncertainty `half`: two standard deviations unless a note differs; None if unknown."""
+    """A number with its uncertainty `half`, by default two standard deviations; None if unknown."""
 
     value: float
     half: float | None
 
     def plain(self) -> dict[str, float | None]:
-        """Return both numbers for JSON."""
         return {"value": finite(self.value), "half": finite(self.half)}
 
 
@@ -64,14 +63,14 @@ class PublicationReading:
 
     @property
     def brief(self) -> PublicationReading:
-        """The reading without parameters and plays if these are too many to keep for every publication."""
+        """The reading without parameters and plays if these are too many."""
         many = len(self.theta) + len(self.plays) > BRIEF
         return replace(self, theta=(), plays=()) if many else self
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReadingNotes:
-    """Notes on the meaning of numbers, or on why they are missing."""
+    """Notes on the meaning of numbers, or on missing ones."""
 
     reward: str = "Not shown: this policy's publications do not hold the sum of rewards."
     regret: str = "Not estimated: this needs the sum of rewards, and arms that are the same for all users."
@@ -80,7 +79,7 @@ class ReadingNotes:
 
 
 class PublicationReader:
-    """Read the publications of a task. Sums that are in no state are added up from one publication to the next."""
+    """Read the publications of a task. Sums that no state has are added up over publications."""
 
     notes = ReadingNotes()
     independent = True  # whether the noise of a difference of two sums is that of the batches between them
@@ -95,7 +94,7 @@ class PublicationReader:
     def read(
         self, said: VerifiedPublication, before: tuple[VerifiedPublication, PublicationReading] | None
     ) -> PublicationReading:
-        """Read a publication, given the one before it if that was read."""
+        """Read a publication, given the one before it if known."""
         users, plays = self.assigned(said, before)
         theta = self.task.policy._theta(said.snapshot)
         return PublicationReading(users=users, plays=plays, theta=self.named(theta), left=self._left(said.state))
@@ -103,7 +102,7 @@ class PublicationReader:
     def assigned(
         self, said: VerifiedPublication, before: tuple[VerifiedPublication, PublicationReading] | None
     ) -> tuple[int | None, tuple[NamedValue, ...]]:
-        """Return the number of users, and how often each arm was assigned, from the plans of batches that are over."""
+        """Return the number of users, and how often each arm was assigned, from finished batches."""
         if said.number == 0:
             return 0, tuple(NamedValue(name=name, band=ValueBand(value=0.0, half=0.0)) for name in self.arms)
         if before is None or before[0].number != said.number - 1 or before[1].users is None:
@@ -134,13 +133,11 @@ class PublicationReader:
         )
 
     def features(self, count: int) -> list[str]:
-        """Return the names of parameters."""
         schema = self.task.content["schema"]
         known = [str(each) for each in schema["names"]] if schema is not None else []
         return known if len(known) == count else [f"feature {place + 1}" for place in range(count)]
 
     def _left(self, state: Any) -> tuple[str, ...] | None:
-        """Return the arms that an eliminating policy has left; None for other policies."""
         active = getattr(state, "active", None)
         if active is None:
             return None
@@ -159,7 +156,7 @@ def two_std(variance: Any) -> Any:
 
 
 def band_between(after: ValueBand, before: ValueBand, *, independent: bool) -> ValueBand:
-    """Return the difference of two running sums, with the noise between them, or at most the noise of both."""
+    """Return the difference of two running sums, with the noise between them or at most of both."""
     value = after.value - before.value
     if after.half is None or before.half is None:
         return ValueBand(value=value, half=None)
@@ -178,7 +175,7 @@ class ArmMeans:
 
 
 def estimate_regret(users: int, reward: ValueBand, means: ArmMeans) -> ValueBand | None:
-    """Return users * (best mean) - (sum of rewards), with the uncertainty of both and the chance of rewards."""
+    """Return users * (best mean) - (sum of rewards), with the uncertainty of both and of rewards."""
     known = np.isfinite(means.values)
     if not users or not known.any():
         return ValueBand(value=0.0, half=0.0) if not users else None
@@ -209,7 +206,6 @@ class _ArmsReader(PublicationReader):
         return ArmMeans(values=values, halves=two_std(variances), chance=width / 2)
 
     def listed(self, values: Floats, halves: Floats) -> tuple[NamedValue, ...]:
-        """Return the arms whose value is known."""
         return tuple(
             NamedValue(name=name, band=ValueBand(value=float(value), half=float(half)))
             for name, value, half in zip(self.arms, values, halves, strict=False)
@@ -218,7 +214,7 @@ class _ArmsReader(PublicationReader):
 
 
 class TalliesReader(_ArmsReader):
-    """Reader of policies that learn from single users: a state has sums and pulls of every arm."""
+    """Reader of policies that learn from single users: a state has all arms' sums and pulls."""
 
     def __init__(self, task: Task, policy: FiniteArmedPolicy[object]) -> None:
         super().__init__(task)
@@ -251,7 +247,7 @@ class TalliesReader(_ArmsReader):
 
 
 class EpisodesReader(_ArmsReader):
-    """Reader of policies that forget: a state has each arm's last episode, so sums are added up on the way."""
+    """Reader of policies that forget: a state has each arm's last episode."""
 
     def __init__(self, task: Task, policy: UCBEpisodes) -> None:
         super().__init__(task)
@@ -262,7 +258,6 @@ class EpisodesReader(_ArmsReader):
     def read(
         self, said: VerifiedPublication, before: tuple[VerifiedPublication, PublicationReading] | None
     ) -> PublicationReading:
-        """Read the state and the sum of the publication before."""
         state, width = said.state, self._policy.domain.width
         lengths = np.asarray(state.lengths)
         shown = np.maximum(lengths, 1)
@@ -280,7 +275,6 @@ class EpisodesReader(_ArmsReader):
     def _reward(
         self, said: VerifiedPublication, before: tuple[VerifiedPublication, PublicationReading] | None
     ) -> ValueBand | None:
-        """Return the sum of rewards so far."""
         if said.number == 0:
             return ValueBand(value=0.0, half=0.0)
         if before is None or before[0].number != said.number - 1 or before[1].reward is None:
@@ -303,7 +297,7 @@ _NEAR = 1e-9
 
 
 class LinearReader(PublicationReader):
-    """Reader of linear policies. The sum of rewards is known if reports, or the span of fixed arms, have a constant."""
+    """Reader of linear policies. The sum of rewards is known if reports, or fixed arms, have a constant."""
 
     def __init__(self, task: Task, policy: LinTS | LinUCB) -> None:
         super().__init__(task)
@@ -322,7 +316,6 @@ class LinearReader(PublicationReader):
 
     @property
     def _own(self) -> bool:
-        """Whether every arm has its own parameter."""
         return isinstance(self._policy._domain, PerArmReport)
 
     def _reading_notes(self) -> ReadingNotes:
@@ -400,7 +393,6 @@ class LinearReader(PublicationReader):
         return None
 
     def features(self, count: int) -> list[str]:
-        """Return names with the constant, and with the arm if each has its own parameter."""
         arms = len(self.arms) if self._own else 1
         each = count // max(arms, 1)
         known = super().features(each - 1) if self._own else super().features(each)
@@ -429,9 +421,7 @@ class LinearReader(PublicationReader):
 
     @cached_property
     def _solved(self) -> tuple[Floats, Floats] | None:
-        """The matrix (K, entries) that maps sum x x^T to counts of arms, and the variances of these; None if not
-        unique.
-        """
+        """The matrix (K, entries) that maps sum x x^T to counts of arms, and their variances; None if not unique."""
         rows = self._rows
         if rows is None or len(rows) > _ARMS:
             return None
@@ -459,7 +449,7 @@ def solve_constant(rows: Floats | None) -> Floats | None:
 
 
 class RewardsReader(PublicationReader):
-    """Reader of LinTSRewards. A report of known features and reward 1 shows the weights of features."""
+    """Reader of LinTSRewards; a report of known features and reward 1 shows the weights."""
 
     def __init__(self, task: Task, policy: LinTSRewards) -> None:
         super().__init__(task)
@@ -486,7 +476,6 @@ class RewardsReader(PublicationReader):
         )
 
     def _report(self, query: SumQuery, features: Floats) -> Floats:
-        """Return what a user with these features and a reward of 1 reports before noise."""
         played = PlayedRounds(features=features[None], rewards=np.ones(1))
         return np.asarray(self._policy.report(query, played, NumberedRandomness(0, 0)).values[0])
 
@@ -528,7 +517,7 @@ class RewardsReader(PublicationReader):
 
 
 def reader_for(task: Task) -> PublicationReader:
-    """Return the reader for the task's policy; others read what all policies publish."""
+    """Return the reader for the task's policy."""
     policy = task.policy
     if isinstance(policy, LinTS | LinUCB):
         return LinearReader(task, policy)

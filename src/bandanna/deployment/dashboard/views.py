@@ -42,14 +42,14 @@ class HistoryPoint:
 
 
 class PublicationHistory:
-    """Publications 0, s, 2s, ... with s a power of two, and the newest. Their number alone decides which are kept."""
+    """Publications 0, s, 2s, ... with s a power of two, and the newest."""
 
     def __init__(self) -> None:
         self._kept: dict[int, HistoryPoint] = {}
         self._stride = 1
 
     def missing(self, newest: int) -> Iterator[int]:
-        """Return the numbers below `newest`, in order, that must be read to complete the history."""
+        """Return the missing numbers below `newest`, in order."""
         while newest // self._stride >= MOST:
             self._stride *= 2
         self._thin(newest)
@@ -68,11 +68,9 @@ class PublicationHistory:
 
     @property
     def points(self) -> tuple[HistoryPoint, ...]:
-        """All points in order."""
         return tuple(self._kept[number] for number in sorted(self._kept))
 
     def link(self, number: int) -> HistoryPoint | None:
-        """Return the point of a number, if it was kept."""
         return self._kept.get(number)
 
 
@@ -137,7 +135,6 @@ class TaskStatus:
 
     @property
     def id(self) -> str:
-        """The id of the task; "" while it is not known."""
         return "" if self.task is None else self.task.id
 
     @property
@@ -161,8 +158,7 @@ class TaskStatus:
 def build_tree(task: Task, known: TaskStatus) -> dict[str, Any] | None:
     """Return the tree of concurrent shufflers, or None for other tasks.
 
-    Levels are listed from the top down; on each, the batches inside the one above that fills. Users of the running
-    batch count as its collector reports them.
+    Levels are listed from the top down; users of the running batch count as its collector reports them.
     """
     if task.trust != "concurrent" or not isinstance(task.policy, RunningSumPolicy) or not known.points:
         return None
@@ -229,7 +225,7 @@ def list_releases(known: TaskStatus, lines: list[dict[str, Any]], *, page: int, 
 
 
 def _line(told: dict[str, Any]) -> dict[str, Any] | None:
-    """Return a line of the history if its types are right. It is not signed; publications are."""
+    """Return a line of the unsigned history if its types are right."""
     if not all(type(told.get(name)) is kind for name, kind in _KINDS.items()):
         return None
     spent = told.get("spent")
@@ -351,7 +347,7 @@ ROWS = 60  # parameters or arms on a page
 
 
 def summarize_task(known: TaskStatus) -> dict[str, Any]:
-    """Return the line of a task, or of a place without one, in the list of tasks."""
+    """Return the line of a task, or of a place without one."""
     now = known.now
     return {
         "place": known.place,
@@ -418,7 +414,6 @@ def flat_fields(value: Any) -> dict[str, Any]:
 
 
 def _batch(known: TaskStatus) -> dict[str, Any] | None:
-    """Return the running batch: its announcement, and its collector's word."""
     task, announced = known.task, _announced(known)
     if task is None or not announced or known.newest is None:
         return None

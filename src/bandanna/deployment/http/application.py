@@ -83,7 +83,7 @@ class ClaimedDatabase(Protocol):
 
 @dataclass(kw_only=True)
 class Lifespan:
-    """Starts a role before the first request and stops it after the last; `failure` is the exception of either."""
+    """Starts a role before the first request and stops it after the last; `failure` is an exception of either."""
 
     start: Callable[[], Awaitable[None]]
     stop: Callable[[], Awaitable[None]]
@@ -94,7 +94,6 @@ class Lifespan:
     failure: Exception | None = None
 
     async def __call__(self, receive: Receive, send: Send) -> None:
-        """Answer ASGI's messages from "lifespan.startup" to "lifespan.shutdown"."""
         await receive()
         threads = set_thread_pool(self.limits.threads)
         watchers = [asyncio.ensure_future(each) for each in (self.bodies.watch(), self._watch_claim())]
@@ -160,15 +159,11 @@ class Health:
 
     Parameters
     ----------
-    role
-        The role's name.
     report
-        Called on the loop for the role's own report. With "ok": False or an exception, the role does not work.
+        The role's own report, on the loop. With "ok": False or an exception, the role does not work.
     database
         Returns the database to which a row is written, at most once in 5 s, or None. The role does not work if that
         fails or if another process has taken the database over.
-    metrics
-        Counts failed writes.
     """
 
     role: str
@@ -193,7 +188,7 @@ class Health:
         return document if writes else {**document, "ok": False, "writes": False}
 
     async def _has_written(self, database: ClaimedDatabase) -> bool:
-        """Return whether the last write has worked; write again if it is old."""
+        """Return whether the last write worked; write again if it is old."""
         now = asyncio.get_running_loop().time()
         if self._running is None and now - self._begun >= _WRITE_SECONDS:
             self._begun, self._running = now, asyncio.ensure_future(self._try(database))
@@ -238,11 +233,9 @@ class Application:
     ending: Callable[[], None]
 
     def fenced(self) -> bool:
-        """Return whether another process serves the role's database."""
         return self.life.fenced
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, or run the lifespan."""
         if scope["type"] != "http":
             return await self.life(receive, send) if scope["type"] == "lifespan" else None
         begun = time.perf_counter()
@@ -277,10 +270,7 @@ class Application:
         receive: Receive,
         send: Send,
     ) -> tuple[int, Headers, bytes]:
-        """Return the answer of a handler: of bytes for an upload, else of a Starlette request.
-
-        A stream is sent here, and has no headers in the result.
-        """
+        """Return the answer of a handler; a stream is sent here, and has no headers in the result."""
         listener = self._check_access(target, scope, headers)
         if isinstance(target, RequestRefused):
             raise target
@@ -338,7 +328,7 @@ class Application:
         return refused.status, [*headers, CLOSE] if refused.status in _UNREAD_STATUSES else headers, body
 
     def _check_access(self, target: RouteTarget | RequestRefused, scope: Scope, headers: dict[bytes, bytes]) -> str:
-        """Return the listener of a request; refuse a request by another listener, or without the token."""
+        """Return the listener of a request; refuse other listeners, or a missing token."""
         listener, path = self.listeners.find(scope), scope["path"]
         if type(target) is RouteTarget:
             if listener == INSIDE and not (target.inner or is_guarded(path)):
@@ -389,43 +379,30 @@ def build_application(
 ) -> Application:
     """Return a role's application, with /livez, /readyz, /version, /metrics and /status.
 
-    /livez answers 200 as long as the process answers at all, /readyz 503 when the role cannot do its work.
-    `/metrics`, `/status`, all paths below /admin and the routes of `keyed` need `Authorization: Bearer <token>`. On the
-    operator's listener, `/metrics` and `/status` need none.
+    /livez answers 200 as long as the process answers at all, /readyz 503 when the role cannot do its work. `/metrics`,
+    `/status`, all paths below /admin and the routes of `keyed` need `Authorization: Bearer <token>`. On the operator's
+    listener, `/metrics` and `/status` need none.
 
     Parameters
     ----------
-    role
-        The role's name.
     routes, uploads
-        Its routes, and those that read and return bytes.
+        The role's routes, and those that read and return bytes.
     public
         Routes ("GET /task") whose answers web pages of any origin may read.
     peers
         Routes for other roles. They have their own limit, and the listener for other roles if there is one.
-    keyed
-        Routes that need the token.
     names
-        Host names of the role. Requests for other hosts are refused with status 421, except for addresses of its own
-        machine.
-    start, stop
-        Called before the first request and after the last.
+        Host names of the role. Requests for other hosts are refused with status 421, except on its own machine.
     health
         Called on the loop, so it must be quick. "ok": False or an exception makes /readyz answer 503. Clients are only
         sent "ok".
-    status
-        Returns the document of /status.
-    metrics, log
-        Where counts are registered, and events are written.
     token
         The operator's token; None refuses all requests that need one.
-    limits
-        Limits of requests.
     ending
         Called on the loop when the server begins to stop: long answers must end then.
     database
-        Returns the database that the process has claimed. /readyz answers 503 if no row can be written to it. If
-        another process has taken it over, all requests are answered 503 and the server ends.
+        Returns the claimed database. /readyz answers 503 if no row can be written to it. If another process has taken
+        it over, all requests are answered 503 and the server ends.
     """
     if token == "":
         raise InvalidArgument("token", token, "a secret text, or None for no administration")
@@ -490,7 +467,7 @@ def _digest(token: bytes) -> bytes:
 
 
 def _replay_body(body: bytes, receive: Receive) -> Receive:
-    """Return a `receive` that gives a body that was already read, then further messages."""
+    """Return a `receive` that gives a body again, then further messages."""
     left: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def replay() -> Message:
@@ -500,7 +477,7 @@ def _replay_body(body: bytes, receive: Receive) -> Receive:
 
 
 def _send_secured(send: Send, added: Headers) -> Send:
-    """Return a `send` that adds security headers to an answer that is sent piece by piece."""
+    """Return a `send` that adds security headers to a streamed answer."""
 
     async def secure(message: Message) -> None:
         if message["type"] == "http.response.start":

@@ -43,7 +43,7 @@ class Limits:
 
     A client beyond them is answered 413 (`body`), 431 (`head`), 408 (`seconds`, `rate`) or 503 with Retry-After
     (`uploads`, `peers`, `others`, `memory`, `unfinished`). A connection ends if answers are not read for `seconds`, or
-    if it is idle for `idle`. Each class of requests has its own limit.
+    if it is idle for `idle`.
     """
 
     body: int = 1 << 20  # of one request
@@ -62,7 +62,6 @@ class Limits:
     threads: int = 8  # for blocking calls
 
     def __post_init__(self) -> None:
-        """Check that all limits are positive."""
         whole = ("body", "head", "memory", "uploads", "waiters", "peers", "others", "unfinished", "rate", "threads")
         validation.set_validated(self, validation.integer, *whole)
         validation.set_validated(self, validation.positive, "patience", "seconds", "drain", "idle")
@@ -91,7 +90,7 @@ class _IncompleteBody:
 
 
 class BodyReader:
-    """Reads bodies. One watcher checks the deadlines of all, because a timer for each would cost more than a read."""
+    """Reads bodies. One watcher checks all deadlines, since a timer for each would cost more than a read."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
@@ -104,14 +103,7 @@ class BodyReader:
     ) -> bytes:
         """Return a body; raise RequestRefused (413, 408, 503) or ClientGone.
 
-        Parameters
-        ----------
-        receive, headers
-            The request.
-        places, kind
-            Where the bytes are counted. The caller subtracts them from `places.memory[kind]` after the request.
-        address
-            The client's address; None if it is unknown.
+        The caller subtracts its bytes from `places.memory[kind]` after the request.
         """
         length = headers.get(b"content-length")
         if length is None:
@@ -173,7 +165,7 @@ class BodyReader:
             raise
 
     async def watch(self) -> None:
-        """Cancel requests that are sent too slowly; runs as long as the application does."""
+        """Cancel requests that are sent too slowly."""
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(_WATCH_SECONDS)
@@ -184,7 +176,7 @@ class BodyReader:
                     task.cancel()
 
     async def linger(self, receive: Receive) -> None:
-        """Read and ignore the rest for a moment: closing a connection with unread bytes would lose the answer."""
+        """Read and ignore the rest for a moment: closing with unread bytes would lose the answer."""
         left = LINGER_BYTES
         with suppress(TimeoutError):
             async with asyncio.timeout(_LINGER_SECONDS):
@@ -196,7 +188,7 @@ class BodyReader:
 
 
 def parse_json_body(body: bytes) -> Any:
-    """Return a client's JSON; refuse duplicate keys, NaN and anything else that is not JSON with status 400."""
+    """Return a client's JSON; refuse duplicate keys, NaN and other text with status 400."""
 
     def refuse_constant(_: str) -> Any:
         raise ValueError
@@ -249,7 +241,6 @@ class AdmittedRequest:
         return moved
 
     def leave(self) -> None:
-        """Count the request no longer."""
         self._places.taken[self.kind] -= 1
 
 
@@ -273,18 +264,9 @@ class ChangeNotifier:
         self._wake()
 
     async def wait(self, request: Request, reached: Callable[[], bool], seconds: float) -> bool:
-        """Wait until something is reached; return whether it is.
+        """Wait at most `seconds` until something is reached; return whether it is.
 
-        Returns False at once if the class of waiters is full. Raises ClientGone if the client leaves.
-
-        Parameters
-        ----------
-        request
-            The request that waits.
-        reached
-            Called at first and after every change.
-        seconds
-            The longest wait.
+        Return False at once if the class of waiters is full; raise ClientGone if the client leaves.
         """
         if reached():
             return True
@@ -350,15 +332,8 @@ class Listeners:
     def open(self, kinds: dict[int, str], *, names: Iterable[str] = (), proxies: Iterable[str] = ()) -> None:
         """Set the listener of each port, and add host names and proxies.
 
-        Parameters
-        ----------
-        kinds
-            The listener of each port; other ports are `OUTSIDE`.
-        names
-            More host names.
-        proxies
-            Addresses or networks whose `X-Forwarded-For` is believed. A request without that header has no address,
-            and its address no limits.
+        Ports that are not in `kinds` are `OUTSIDE`. The `X-Forwarded-For` of `proxies`, addresses or networks, is
+        believed. A request of theirs without that header has no address, and no limits of an address.
         """
         self._kinds, self.kinds = dict(kinds), frozenset({OUTSIDE, *kinds.values()})
         self._names |= {_check_host_name(name) for name in names}
@@ -366,7 +341,6 @@ class Listeners:
         self._accepted.clear()
 
     def find(self, scope: Any) -> str:
-        """Return the listener of a request."""
         server = scope.get("server")
         return self._kinds.get(server[1], OUTSIDE) if self._kinds and server else OUTSIDE
 
@@ -385,15 +359,7 @@ class Listeners:
             self._accepted.add(asked)
 
     def client(self, host: str, headers: dict[bytes, bytes] | None = None) -> str | None:
-        """Return the address of a client, or its network for IPv6; None if a proxy does not say it.
-
-        Parameters
-        ----------
-        host
-            The address of the other end of the connection.
-        headers
-            The headers of the request; None before they are received.
-        """
+        """Return the address of a client, or its network for IPv6; None if a proxy does not say it."""
         if not self._proxies or not self._is_proxy(host):
             return _address_key(host)
         forwarded = b"" if headers is None else headers.get(b"x-forwarded-for", b"")
@@ -450,7 +416,7 @@ _FRAMING = 8  # most bytes on the wire for one byte of a body in chunks
 
 
 class LimitedConnection(HttpToolsProtocol):
-    """One connection. `expire` is called about once a second, so that no request needs a timer."""
+    """One connection. `expire` is called about once a second."""
 
     limits = Limits()
 
@@ -512,7 +478,7 @@ class LimitedConnection(HttpToolsProtocol):
             self.abort()
 
     def is_half_open(self, now: float) -> bool:
-        """Return whether the head of a request has been incomplete for a second."""
+        """Return whether a request's head has been incomplete for a second."""
         return self.begun is not None and self.heading and now - self.begun > 1 and not self.transport.is_closing()
 
     def abort(self) -> None:
@@ -526,7 +492,7 @@ class LimitedConnection(HttpToolsProtocol):
         self.refuse(400, "malformed")
 
     def refuse(self, status: int, reason: str) -> None:
-        """Answer and close; while other answers are due only close, so that none is taken for another one's."""
+        """Answer and close; while other answers are due, only close: none may be taken for another one's."""
         self.count_refusal(reason)
         cycle = self.cycle
         own = self.begun is not None and not self.heading  # the fault is in the body of `cycle`

@@ -52,16 +52,7 @@ class EventLog:
     """A log of a role's events and numbers, without data of users or clients.
 
     Keys such as `user` or `client_ip` are refused; plurals such as `users` are counts. Texts are short and contain only
-    letters, digits and some signs, and no address of a machine.
-
-    Parameters
-    ----------
-    role
-        The role's name.
-    stream
-        Where lines are written. None: standard error.
-    task
-        The id of the task, for every line.
+    letters, digits and some signs, and no address of a machine. By default, lines are written to standard error.
     """
 
     def __init__(self, role: str, stream: TextIO | None = None, *, task: str | None = None) -> None:
@@ -118,7 +109,6 @@ class RequestMetrics(Collector):
     """Requests by route template and class of status, their seconds, and refusals by reason.
 
     No label is taken from a request. `in_flight` requests are being answered, and `received` bytes of bodies were read.
-    Only the loop's thread writes the numbers of requests, without a lock.
     """
 
     def __init__(self, *, role: str, metrics: CollectorRegistry, log: EventLog) -> None:
@@ -146,7 +136,6 @@ class RequestMetrics(Collector):
         durations.seconds += seconds
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the metrics of requests for Prometheus' client library."""
         requests = CounterMetricFamily(
             "bandanna_requests_total", "Requests answered.", labels=("role", "route", "status")
         )
@@ -171,7 +160,7 @@ class RequestMetrics(Collector):
         self._refusals.labels(reason=reason).inc()
 
     def refusal(self, error: BaseException) -> RequestRefused:
-        """Return the refusal for an error and count it; log a fault of the role by its type and place."""
+        """Return the refusal for an error and count it; log the type and place of a fault."""
         refused = make_busy_refusal("stopping") if isinstance(error, asyncio.CancelledError) else to_refusal(error)
         self.refused(refused.reason)
         if not isinstance(error, RequestRefused) and (refused.status == 500 or is_storage(error)):
@@ -180,9 +169,9 @@ class RequestMetrics(Collector):
         return refused
 
     def failed(self, event: str, error: BaseException, request: str | None = None) -> None:
-        """Log a failure, at most once a second for the same place; `more` counts those since the last line.
+        """Log a failure, at most once a second for the same place; `more` counts those between.
 
-        `request` is the id in the answer. It is drawn for the failure, so it says nothing about the client.
+        `request` is the random id in the answer.
         """
         key = type(error).__name__, locate_error(error)
         now = time.monotonic()

@@ -31,7 +31,7 @@ ValueT = TypeVar("ValueT")
 
 
 def set_thread_pool(threads: int) -> ThreadPoolExecutor:
-    """Give the running loop a pool of threads. The application's limits of requests bound its queue."""
+    """Give the running loop a pool of threads, whose queue the application's limits bound."""
     pool = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="blocking")
     asyncio.get_running_loop().set_default_executor(pool)
     return pool
@@ -52,7 +52,7 @@ _BUSY_SECONDS = 1.0  # after which a client repeats its request
 
 
 class ProgramError(InvalidArgument):
-    """A fault of the program, not of a client. It is answered with status 500."""
+    """A fault of the program, answered with status 500."""
 
 
 class RequestRefused(Exception):
@@ -60,16 +60,12 @@ class RequestRefused(Exception):
 
     Parameters
     ----------
-    status
-        The HTTP status.
     reason
         A short word of the program, by which refusals are counted. It is never taken from a request.
     retry_after
-        Seconds after which the client may repeat the request. The header has whole seconds, rounded up.
-    headers
-        More headers.
+        Seconds after which the client may repeat the request, rounded up in the header.
     details
-        More for the document, as JSON. `error` replaces the phrase of the status.
+        More for the document. `error` replaces the phrase of the status.
     """
 
     def __init__(
@@ -99,7 +95,6 @@ class RequestRefused(Exception):
 
     @property
     def document(self) -> dict[str, Any]:
-        """The document for the client."""
         return {"error": HTTPStatus(self.status).phrase.lower(), **self.details, "reason": self.reason}
 
 
@@ -110,7 +105,7 @@ def make_busy_refusal(reason: str = "busy") -> RequestRefused:
 
 @contextmanager
 def mark_errors_safe(status: int = 400, reason: str = "invalid") -> Iterator[None]:
-    """Refuse with the message of an error. The caller makes sure that it has no data of other users."""
+    """Refuse with the message of an error, which must have no data of other users."""
     try:
         yield
     except ProgramError:
@@ -120,7 +115,7 @@ def mark_errors_safe(status: int = 400, reason: str = "invalid") -> Iterator[Non
 
 
 def to_refusal(error: BaseException) -> RequestRefused:
-    """Return the refusal for an error. It says nothing about a failure of the role."""
+    """Return the refusal for an error, without details of a failure of the role."""
     if isinstance(error, RequestRefused):
         return error
     if is_storage(error):
@@ -131,7 +126,7 @@ def to_refusal(error: BaseException) -> RequestRefused:
 
 
 def is_storage(error: BaseException) -> bool:
-    """Return whether a database failed, by the name of the class: a role without a database loads none."""
+    """Return whether a database failed, by the class's name: a role without a database loads none."""
     return _has_class_name("StorageError", error)
 
 
@@ -146,7 +141,7 @@ def check_task(name: str, own: str) -> None:
 
 
 def locate_error(error: BaseException) -> str:
-    """Return file:line of an exception for a log, which does not show its message."""
+    """Return file:line of an exception, without its message."""
     frames = [
         (frame.f_code.co_filename, line)
         for frame, line in traceback.walk_tb(error.__traceback__)
@@ -210,7 +205,7 @@ class RouteTable:
         self._templates = list(zip(patterns, templates.values(), strict=True))
 
     def find(self, method: str, path: str) -> tuple[RouteTarget | RequestRefused, dict[str, str]]:
-        """Return the target, or the refusal, and the template's values. HEAD is GET without a body."""
+        """Return the target, or the refusal, and the template's values."""
         methods, values = self._literal.get(path), dict[str, str]()
         if methods is None:
             found = ((each, pattern.fullmatch(path)) for pattern, each in self._templates)
@@ -227,7 +222,7 @@ def _refuse_method(methods: Collection[str]) -> RequestRefused:
 
 
 def targets_from_routes(routes: Sequence[Route], uploads: Mapping[str, Upload]) -> list[RouteTarget]:
-    """Return a role's targets. The method of an upload is POST, or stands before its path: "PUT /jobs/{job}"."""
+    """Return a role's targets. An upload's method is POST, or stands before its path: "PUT /jobs/{job}"."""
     targets = [RouteTarget(method=method, template=path, handle=handle, raw=False) for method, path, handle in routes]
     for key, upload in uploads.items():
         method, _, path = key.rpartition(" ")
@@ -260,7 +255,7 @@ def encode_canonical(value: Any) -> bytes:
 def json_response(
     value: Any, status: int = 200, *, etag: str | None = None, headers: Mapping[str, str] | None = None
 ) -> Response:
-    """Return a JSON response. With `etag`, a client that has it (If-None-Match) is answered 304."""
+    """Return a JSON response; with `etag`, 304 to a client that has it (If-None-Match)."""
     from starlette.responses import Response
 
     added = dict(headers or {})
@@ -296,7 +291,7 @@ def add_security_headers(headers: Sequence[tuple[bytes, bytes]]) -> Headers:
 
 
 def headers_if_unchanged(headers: Headers, condition: bytes | None) -> Headers | None:
-    """Return the headers of a 304 if the client's tags (If-None-Match) contain the answer's; else None."""
+    """Return the headers of a 304 if the client's tags contain the answer's; else None."""
     tag = next((text for name, text in headers if name == b"etag"), None)
     if tag is None or condition is None:
         return None
@@ -315,10 +310,9 @@ _PREFLIGHT_SECONDS = 86_400  # a browser need not repeat a preflight request
 
 
 def add_preflight_targets(targets: Sequence[RouteTarget], public: Collection[str]) -> list[RouteTarget]:
-    """Mark the targets of `public` ("GET /task") and add targets that answer preflight requests for them.
+    """Mark the targets of `public` ("GET /task") and add targets for preflight requests.
 
-    A browser client runs on its host's page, so analyzer and collector are other origins. `*` lets every page read what
-    any client may fetch; no answer depends on cookies or other credentials.
+    `*` lets every page read what any client may fetch; no answer depends on cookies or other credentials.
     """
     names = {f"{target.method} {target.template}" for target in targets}
     for name in public:

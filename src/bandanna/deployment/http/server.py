@@ -45,18 +45,12 @@ def serve(
 ) -> None:
     """Serve until SIGTERM or SIGINT, or until the process is fenced.
 
-    At the end, requests that run have `Limits.drain` seconds to finish. Errors of the role's start or stop are raised.
+    At the end, running requests have `Limits.drain` seconds to finish. Errors of the role's start or stop are raised.
 
     Parameters
     ----------
-    app
-        The application.
     host, port
         Where to listen. Port 0 is any free one.
-    cert, key
-        Files of the TLS certificate and its key, or None.
-    log
-        Gets the events of the server.
     ready
         Called with the port when requests are accepted.
     inside, peers
@@ -111,7 +105,6 @@ class _RoleServer(uvicorn.Server):
         self._app = app
 
     async def accept(self, listening: list[socket.socket]) -> None:
-        """Serve until the end."""
         asyncio.get_running_loop().set_exception_handler(self._unhandled)
         try:
             await self.serve(sockets=listening)
@@ -148,7 +141,7 @@ class _RoleServer(uvicorn.Server):
                 self._log.say("unhandled", level="error", type=type(error).__name__, place=locate_error(error))
 
     def _limit_half_open(self, connection: LimitedConnection, half_open: dict[str, int], now: float) -> None:
-        """End a connection without a complete head if its address has too many: they use files, but no places."""
+        """End a connection without a complete head if its address has too many."""
         if connection.client is None or not connection.is_half_open(now):
             return
         address = self._app.listeners.client(connection.client[0])
@@ -177,7 +170,7 @@ class _RoleServer(uvicorn.Server):
                 signal.signal(each, handler)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Stop the server; on a second Ctrl+C, without waiting for clients."""
+        """Stop the server; on a second Ctrl+C, at once."""
         self.force_exit = self.should_exit and sig == signal.SIGINT
         self.should_exit = True
 
@@ -212,7 +205,7 @@ def _listen(host: str, port: int) -> socket.socket:
 
 
 def _raise_file_limit() -> None:
-    """Allow as many open files as possible: each connection is one."""
+    """Allow as many open files as possible, one for each connection."""
     if sys.platform != "win32":
         import resource
 
@@ -234,7 +227,7 @@ def _make_tls_context(cert: Path | None, key: Path | None) -> dict[str, Any]:
 
 
 class _ErrorHandler(logging.Handler):
-    """Logs errors of uvicorn and asyncio by type and place, because their messages may quote a request."""
+    """Logs errors of uvicorn and asyncio by type and place: their messages may quote a request."""
 
     def __init__(self, log: EventLog) -> None:
         super().__init__(logging.ERROR)
@@ -248,7 +241,7 @@ class _ErrorHandler(logging.Handler):
 
 @contextmanager
 def _redirect_logging(log: EventLog) -> Iterator[None]:
-    """Send the logs of uvicorn and asyncio to `log` only, as long as the server runs."""
+    """Send the logs of uvicorn and asyncio to `log` only."""
     loggers = [logging.getLogger(name) for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "asyncio")]
     before = [(each.handlers, each.propagate, each.level) for each in loggers]
     handler = _ErrorHandler(log)

@@ -29,9 +29,9 @@ SEALED_LENGTH = SEED + MAC + OVERHEAD  # bytes of what is sealed for the helper:
 class Part:
     """One sum of a round, over all users or over those of one arm.
 
-    `form` is "plain" (numbers), "shares" (one share of each number; a seed for the other, one for all parts of a round,
-    is sealed for the helper), "sealed" (numbers sealed for the analyzer) or "row" (features, rewards, arm, group, and
-    whether there was an answer).
+    `form` is "plain" (numbers), "shares" (one share of each number; one seed for all other shares of a round is sealed
+    for the helper), "sealed" (numbers sealed for the analyzer) or "row" (features, rewards, arm, group, and whether
+    there was an answer).
     """
 
     arm: int | None = None
@@ -43,11 +43,10 @@ class Part:
 
     @property
     def size(self) -> int:
-        """The number of bytes of a body."""
         return DTYPES[self.dtype] * self.length + (OVERHEAD if self.form == "sealed" else 0)
 
     def numbers(self, bodies: Sequence[bytes]) -> np.ndarray[Any, Any]:
-        """Return bodies as numbers (n, length), int64 or float64; of shares, the mixer's own."""
+        """Return bodies as numbers (n, length), int64 or float64; for shares, the mixer's own."""
         width = DTYPES[self.dtype] * self.length
         content = b"".join(bodies if self.form in ("plain", "row") else [body[:width] for body in bodies])
         read = np.frombuffer(content, dtype=self.dtype).reshape(len(bodies), self.length)
@@ -63,28 +62,25 @@ _PART = tuple(each.name for each in fields(Part))
 
 @dataclass(frozen=True, kw_only=True)
 class Round:
-    """The parts that are queried at once. Users report for all parts, or for the part of their own arm."""
+    """The parts that are queried at once; users report for all, or for that of their own arm."""
 
     parts: tuple[Part, ...]
 
     @property
     def by_arm(self) -> bool:
-        """Whether users of different arms report for different parts."""
         return self.parts[0].arm is not None
 
     @property
     def own(self) -> tuple[Part, ...]:
-        """The parts that one user reports for; for assigned arms, a part like that of the own arm."""
+        """The parts that one user reports for; for assigned arms, one like that of the own arm."""
         return self.parts[:1] if self.by_arm else self.parts
 
     @property
     def lengths(self) -> list[int]:
-        """The lengths of these parts."""
         return [part.length for part in self.own]
 
     @property
     def split(self) -> bool:
-        """Whether numbers are split for two mixers."""
         return self.parts[0].form == "shares"
 
     @cached_property
@@ -128,11 +124,9 @@ class Batch:
 
     @cached_property
     def digest(self) -> bytes:
-        """The SHA-256 of the plan, 32 bytes."""
         return hashlib.sha256(dumps(self.to_dict())).digest()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the batch for JSON."""
         plain = {each.name: getattr(self, each.name) for each in fields(self)}
         # without the copies of `dataclasses.asdict`: every report needs its plan's digest
         rounds = [{"parts": tuple({k: getattr(part, k) for k in _PART} for part in each.parts)} for each in self.rounds]
@@ -180,7 +174,6 @@ _HINTS: dict[type, dict[str, Any]] = {
 
 
 def _from_plain(kind: Any, plain: Any) -> Any:
-    """Return a value of a class if every field is there and has its type."""
     names = {each.name for each in fields(kind)}
     if not isinstance(plain, Mapping) or set(plain) != names:
         raise Unreadable(f"a {kind.__name__.lower()} with other fields than {', '.join(sorted(names))}")
@@ -199,9 +192,9 @@ VERSION = 1
 
 
 def rounds_digest(batch: Mapping[str, Any]) -> str:
-    """Return the SHA-256, as text, of the rounds of `Batch.to_dict`: which reports are made, and how many.
+    """Return the SHA-256, as text, of the rounds of `Batch.to_dict`.
 
-    If users report only for the arm of their place, in one way for all arms, it covers one arm with arm = null.
+    If users report only for their own arm, in one way for all arms, it covers one arm with arm = null.
     """
     return encode_base64url(hashlib.sha256(dumps([_without_arm(each) for each in batch["rounds"]])).digest())
 
@@ -215,23 +208,10 @@ def _without_arm(round_: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_announced_batch(device: Mapping[str, Any], batch: Batch, arms: int | None = None) -> Mapping[str, Any]:
-    """Return the plan in a task's document of a batch, if the batch was announced as the document defines it.
+    """Return the document's plan of a batch, if the batch was announced as the document defines it.
 
-    `clients/js` has the same function: both refuse the same batches.
-
-    Parameters
-    ----------
-    device
-        The document's section for clients without policies.
-    batch
-        The batch as announced.
-    arms
-        The number of the task's fixed arms.
-
-    Returns
-    -------
-    dict
-        The least number of users of each sum, and the devices that protect it. BandannaError if there is no plan.
+    `clients/js` has the same function: both refuse the same batches. The plan has the least number of users of each
+    sum, and the devices that protect it. Raise BandannaError if there is none. `arms` counts the task's fixed arms.
     """
     told = batch.to_dict()
     rounds, least = rounds_digest(told), least_users(told)
@@ -244,7 +224,7 @@ def check_announced_batch(device: Mapping[str, Any], batch: Batch, arms: int | N
 
 
 def least_users(batch: Mapping[str, Any]) -> int:
-    """Return the least number of users in any sum of a batch; 0 if its plan does not add up."""
+    """Return the least number of users in any sum of a batch; 0 for an invalid plan."""
     reported = [part["arm"] for each in batch["rounds"] for part in each["parts"]]
     arms, plays, all_users = list(batch["arms"]), list(batch["plays"]), set(reported) == {None}
     if batch["clients"] or len(plays) != len(arms) or not (all_users or reported == arms != []):

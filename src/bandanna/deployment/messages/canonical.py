@@ -114,15 +114,7 @@ def public_half(secret: str) -> str:
 
 
 def is_sound(kind: Literal["sign", "agree", "seal"], public: str) -> bool:
-    """Tell whether a public key of another party can have an owner: anyone could sign for one that cannot.
-
-    Parameters
-    ----------
-    kind
-        The purpose: Ed25519 to sign, else X25519.
-    public
-        The key as text.
-    """
+    """Return whether a public key of another party can have an owner: anyone could sign for one that cannot."""
     try:
         key = decode_base64url(public, 32)
         if kind == "sign":
@@ -134,15 +126,7 @@ def is_sound(kind: Literal["sign", "agree", "seal"], public: str) -> bool:
 
 
 def agreed_key(secret: str, public: str, *, salt: bytes, info: bytes) -> bytes:
-    """Return the 32-byte key that the owners of two pairs share.
-
-    Parameters
-    ----------
-    secret, public
-        One owner's secret and the other owner's public half.
-    salt, info
-        The purpose of the key.
-    """
+    """Return the 32-byte key that the owners of two pairs share; `salt` and `info` name its purpose."""
     own, other = decode_base64url(secret, 32), decode_base64url(public, 32)
     try:
         shared = X25519PrivateKey.from_private_bytes(own).exchange(X25519PublicKey.from_public_bytes(other))
@@ -154,23 +138,9 @@ def agreed_key(secret: str, public: str, *, salt: bytes, info: bytes) -> bytes:
 
 
 def sign(secret: str, task: str, kind: Kind, content: bytes) -> str:
-    """Sign a document of a kind and of a task, as the owner of a key: it never passes for another kind or task.
+    """Sign a document of a kind and of a task: it never passes for another kind or task.
 
-    Parameters
-    ----------
-    secret
-        The private key, as `signing_key` gives it.
-    task
-        The id of the task.
-    kind
-        What the document is.
-    content
-        The bytes of the document.
-
-    Returns
-    -------
-    str
-        The signature of `bandanna KIND`, a line feed, the task's id, a line feed and the bytes.
+    The signed text is `bandanna KIND`, a line feed, the task's id, a line feed and the bytes.
     """
     return encode_base64url(
         Ed25519PrivateKey.from_private_bytes(decode_base64url(secret, 32)).sign(_signed_bytes(task, kind, content))
@@ -178,9 +148,9 @@ def sign(secret: str, task: str, kind: Kind, content: bytes) -> str:
 
 
 def verify(public: str, task: str, kind: Kind, content: bytes, signature: Any) -> bool:
-    """Tell whether the owner of the key has signed this, as a document of this kind and of this task.
+    """Return whether the owner of the key has signed this, as a document of this kind and of this task.
 
-    Kind and task are what the caller expects, and are never read from what was sent.
+    Kind and task are expectations of the caller, never read from a message.
     """
     try:
         key = Ed25519PublicKey.from_public_bytes(decode_base64url(public, 32))
@@ -191,7 +161,7 @@ def verify(public: str, task: str, kind: Kind, content: bytes, signature: Any) -
 
 
 def _signed_bytes(task: str, kind: Kind, content: bytes) -> bytes:
-    """Return the bytes that are signed. No kind and no task has a line feed, so two texts are never one."""
+    """Return the signed bytes; kind and task have no line feed, so two texts are never one."""
     return f"bandanna {kind}\n{task}\n".encode() + content
 
 
@@ -207,7 +177,7 @@ class Opener:
         self._key = X25519PrivateKey.from_private_bytes(decode_base64url(secret, 32))
 
     def open(self, content: bytes, info: bytes) -> bytes:
-        """Return what was sealed; BandannaError if it was not sealed for this key and this info."""
+        """Return what was sealed; raise BandannaError for another key or info."""
         try:
             return bytes(_SUITE.decrypt(content, self._key, info))
         except (InvalidTag, ValueError) as error:
@@ -227,8 +197,7 @@ def expand_masks(seed: bytes, lengths: Sequence[int]) -> list[Ints]:
 def expand_mask(seed: bytes, length: int) -> Ints:
     """Return a uniform vector modulo 2^64, as int64: AES-128 in counter mode from 0, for a seed that is used once.
 
-    share = counts - mask and counts = share + mask: share or mask alone is uniform whatever the counts are, as long as
-    AES-128 is not broken.
+    share = counts - mask and counts = share + mask: share or mask alone is uniform, as long as AES-128 is not broken.
     """
     stream = Cipher(algorithms.AES(seed), modes.CTR(bytes(16))).encryptor().update(bytes(8 * length))
     return np.frombuffer(stream, dtype="<i8").astype(np.int64)
@@ -238,9 +207,9 @@ def expand_mask(seed: bytes, length: int) -> Ints:
 
 
 def make_tls_context(*, environment: bool = False) -> ssl.SSLContext:
-    """Return the TLS context of httpx; with `environment`, with the certificates of SSL_CERT_FILE or SSL_CERT_DIR.
+    """Return httpx's TLS context; with `environment`, with the certificates of SSL_CERT_FILE or SSL_CERT_DIR.
 
-    Without a shared context every httpx client reads all certificates again, which takes 50 ms.
+    Sharing it saves 50 ms for each client.
     """
     return _read(*(os.environ.get(name) if environment else None for name in ("SSL_CERT_FILE", "SSL_CERT_DIR")))
 
@@ -280,7 +249,7 @@ def ticket_key_info(verifier: str) -> bytes:
 def mac(key: bytes, *parts: bytes) -> bytes:
     """Return the first 16 bytes of HMAC-SHA256 of the parts, for a key of at most 64 bytes.
 
-    Two hashes are faster here: for such short messages OpenSSL's HMAC takes longer to begin than to run.
+    For such short messages two hashes are faster than OpenSSL's HMAC.
     """
     padded = key.ljust(_KEY, b"\0")
     inner = hashlib.sha256(padded.translate(_PADS[0]) + b"".join(parts)).digest()
@@ -298,17 +267,7 @@ def is_equal_mac(given: bytes, expected: bytes) -> bool:
 
 
 class TicketKeys:
-    """Derive the keys of slots for one verifier. The part of the hash that an epoch shares is computed once.
-
-    Parameters
-    ----------
-    key
-        The 32-byte key that registrar and verifier share.
-    task
-        The digest of the task.
-    verifier
-        COLLECTOR or HELPER.
-    """
+    """Derive the keys of slots for one verifier (COLLECTOR or HELPER), with one hash state for each epoch."""
 
     def __init__(self, key: bytes, task: bytes, verifier: str) -> None:
         padded = key.ljust(_KEY, b"\0")

@@ -21,7 +21,7 @@ HASH = 32  # bytes of each
 
 
 class PublicationPin(NamedTuple):
-    """The number and the chain of a publication, which name its whole history."""
+    """The number and the chain of a publication, which determine its history."""
 
     number: int
     chain: str
@@ -36,12 +36,12 @@ class SignedPublication(NamedTuple):
 
     @classmethod
     def of(cls, document: bytes, headers: Mapping[str, str]) -> SignedPublication:
-        """Make one of an answer of the analyzer; names of headers are in lower case."""
+        """Make one from an answer of the analyzer, with lower-case headers."""
         return cls(document, headers.get("signature", ""), headers.get("witness", ""))
 
 
 def chain_document(previous: str, document: bytes) -> str:
-    """Return the chain of a publication, whose document names the chain of the one before."""
+    """Return the chain of a publication: its document names the chain before it."""
     return extend_chain(previous, [hashlib.sha256(document).digest()])
 
 
@@ -53,17 +53,17 @@ def extend_chain(chain: str, hashes: Iterable[bytes]) -> str:
 
 
 def cosigned_statement(pin: PublicationPin) -> bytes:
-    """State, for the registrar's cosignature, which publication has a number."""
+    """Return the registrar's statement of the publication of a number."""
     return dumps({"chain": pin.chain, "number": pin.number})
 
 
 def is_cosigned(pin: PublicationPin, cosignature: Any, *, task_id: str, key: str) -> bool:
-    """Tell whether the registrar, by its `key`, says that this is the publication of its number."""
+    """Return whether the registrar, by its `key`, has cosigned this publication."""
     return verify(key, task_id, "cosignature", cosigned_statement(pin), cosignature)
 
 
 def check_cosigned(pin: PublicationPin, cosignature: Any, *, task_id: str, key: str) -> None:
-    """Refuse a publication that the registrar, by its `key`, does not say to be the one of its number."""
+    """Refuse a publication that the registrar, by its `key`, has not cosigned."""
     if not is_cosigned(pin, cosignature, task_id=task_id, key=key):
         raise BandannaError(f"publication {pin.number} is not cosigned by the task's registrar")
 
@@ -71,26 +71,10 @@ def check_cosigned(pin: PublicationPin, cosignature: Any, *, task_id: str, key: 
 def read_publication(
     shown: SignedPublication, *, task_id: str, key: str, registrar_key: str, before: PublicationPin | None = None
 ) -> tuple[dict[str, Any], PublicationPin]:
-    """Check a publication, and give its parts.
+    """Check a publication, and return its parts and its pin.
 
-    Parameters
-    ----------
-    shown
-        What the analyzer shows.
-    task_id
-        The id of the task whose publication it has to be.
-    key
-        The analyzer's public key, of the task's document.
-    registrar_key
-        The registrar's.
-    before
-        An older publication, which was seen.
-
-    Returns
-    -------
-    tuple[dict[str, Any], Pin]
-        Its parts and its pin. BandannaError for a publication that one of the two has not signed, of another history,
-        or of another task.
+    Raise BandannaError if analyzer (`key`) or registrar have not signed it, or if it is of another history than
+    `before`, or of another task.
     """
     document = shown.document
     if not verify(key, task_id, "publication", document, shown.signature):
@@ -110,24 +94,14 @@ def read_publication(
 
 
 def check_between(before: PublicationPin, content: dict[str, Any], hashes: Sequence[bytes]) -> None:
-    """Refuse a publication that does not continue the history of `before`.
-
-    Parameters
-    ----------
-    before
-        An older publication, which was seen.
-    content
-        The newer one.
-    hashes
-        Of all documents between the two.
-    """
+    """Refuse a publication that does not continue the history of `before`; `hashes` are of all documents between."""
     if extend_chain(before.chain, hashes) != content["previous"]:
         number = content["number"]
         raise BandannaError(f"publication {number} has another history than {before.number}: the analyzer shows two")
 
 
 def check_follows(made: PublicationPin, previous: str, before: PublicationPin) -> None:
-    """Refuse what is older, and what is of another history as far as two publications can tell."""
+    """Refuse an older publication, and another history as far as two publications show it."""
     if made.number < before.number:
         raise BandannaError(f"publication {made.number} after {before.number}: the analyzer has gone back")
     if made.number == before.number and made.chain != before.chain:

@@ -52,8 +52,8 @@ class TaggedReport:
 
     Version 0 is the zero report that opens a slot, 1 the final one; a lower version never replaces a higher one. k_C is
     the ticket's key for the collector (`canonical.TicketKeys`), plan the digest of the batch's plan. Without the ticket
-    no one can make or change a report, or move it to another round, epoch, slot or plan. If an analyzer tells devices
-    about more users than it tells the mixer, so that they draw less noise, their reports are refused.
+    no party can make or change a report, or move it to another round, epoch, slot or plan. If an analyzer announces
+    more users to devices than to the mixer, so that they draw less noise, their reports are refused.
     """
 
     slot: bytes
@@ -71,7 +71,6 @@ class TaggedReport:
 
     @classmethod
     def from_bytes(cls, content: bytes) -> TaggedReport:
-        """Read the bytes of `to_bytes`."""
         if len(content) < HEADER:
             raise InvalidArgument("report", ValueSummary(f"{len(content)} bytes"), f"at least {HEADER} bytes")
         slot, tag, epoch, round_, version, key_id = _HEADER.unpack_from(content)
@@ -90,13 +89,7 @@ class TaggedReport:
         key_id: int = 0,
         body: bytes,
     ) -> TaggedReport:
-        """Make a report with the tag that the collector checks.
-
-        Parameters
-        ----------
-        key : the ticket's for the collector
-        plan : the digest of the batch's plan
-        """
+        """Make a report with its tag, by the ticket's `key` for the collector and the digest `plan`."""
         tag = compute_report_tag(key, plan, slot, epoch, round_, version, key_id, body)
         return cls(slot=slot, tag=tag, epoch=epoch, round=round_, version=version, key_id=key_id, body=body)
 
@@ -107,18 +100,18 @@ ReportFields = tuple[bytes, bytes, int, int, int, int, bytes]  # slot, tag, epoc
 def compute_report_tag(
     key: bytes, plan: bytes, slot: bytes, epoch: int, round_: int, version: int, key_id: int, body: bytes
 ) -> bytes:
-    """Return the tag by which a ticket's key proves these fields, for a plan with this digest."""
+    """Return the tag of these fields under a ticket's key, for a plan with this digest."""
     return mac(key, _LABEL, slot, _TAIL.pack(epoch, round_, version, key_id), body, plan)
 
 
 def is_tagged(report: ReportFields, key: bytes, plan: bytes) -> bool:
-    """Tell in constant time whether a report has the tag that its fields must have."""
+    """Return, in constant time, whether a report has the right tag."""
     slot, tag, epoch, round_, version, key_id, body = report
     return is_equal_mac(tag, compute_report_tag(key, plan, slot, epoch, round_, version, key_id, body))
 
 
 def split_reports(content: bytes, most: int) -> list[ReportFields]:
-    """Split a request into reports, each with its length before it (u32), as tuples, which are quick to make."""
+    """Split a request into reports, each with its length before it (u32), as tuples."""
     length, size = content[:4], 4 + int.from_bytes(content[:4], "little")
     places = range(0, len(content), size)
     whole = size >= 4 + HEADER and not len(content) % size and len(places) <= most
@@ -176,7 +169,7 @@ class Ticket:
 
 @dataclass(frozen=True, kw_only=True)
 class ReportAnswer:
-    """The collector's answer to a report: its place, or why it was not kept, with a proof that it was not used."""
+    """The collector's answer to a report: its place, or why it was refused, with a proof that it was unused."""
 
     place: int = -1
     reason: str = ""
@@ -236,9 +229,8 @@ _REPORT = struct.Struct("<32s32sIH")  # label, task, epoch, round
 def sealing_info(task: bytes, batch: Batch, round_: int, slot: bytes) -> bytes:
     """Return the info for HPKE: a seed opens only as that of this slot, in this round of a batch with this plan.
 
-    So a shuffler cannot have the helper add fewer or other users than the device expects. The version of
-    the report is not in it: the helper would learn who has answered, and a share with the seed of another version is
-    noise, which the shuffler can add without it.
+    So a shuffler cannot have the helper add fewer or other users than the device expects. The version is left out: it
+    would show the helper who has answered, and a share with the seed of another version is only noise.
     """
     return _INFO.pack(encode_label("seed"), task, batch.epoch, round_, slot, batch.digest)
 
@@ -260,15 +252,15 @@ def slots_checksum(slots: Iterable[bytes]) -> str:
 def write_seal_key(number: int, public: str, sign: Signer) -> dict[str, Any]:
     """State, signed by the helper, for which of its keys devices seal seeds.
 
-    The statement travels with the helper's shares to the analyzer, and in publications to devices: a device that
-    fetched it from the helper could be given a key of its own, by which the helper would know its seeds.
+    Devices read it from publications: a device that fetched it from the helper could be given a key of its own, by
+    which the helper would know its seeds.
     """
     plain = {"id": number, "public": public}
     return {**plain, "signature": sign("keys", dumps(plain))}
 
 
 def read_seal_key(document: Any, *, task_id: str, key: str) -> tuple[int, str]:
-    """Read the number and the public key of `write_seal_key`; Unreadable unless the helper, by `key`, has signed it."""
+    """Read number and public key of `write_seal_key`; raise Unreadable unless the helper has signed it."""
     plain = (
         {name: value for name, value in document.items() if name != "signature"} if isinstance(document, dict) else {}
     )
@@ -285,17 +277,8 @@ def read_seal_key(document: Any, *, task_id: str, key: str) -> tuple[int, str]:
 def choose_seal_key(document: Any, *, task_id: str, keys: Mapping[str, str], mixers: int) -> tuple[int, str | None]:
     """Return the number and the public key for which a task's devices seal; no key where nothing is sealed.
 
-    Parameters
-    ----------
-    document
-        The helper's newest signed key, from a publication; None for the key of the task.
-    task_id, keys, mixers
-        Fields of the task's document.
-
-    Returns
-    -------
-    tuple[int, str | None]
-        The helper's key with two mixers, for seeds; else the analyzer's, for reports.
+    With two mixers it is the helper's newest signed key, by default that of the task, for seeds; else the analyzer's,
+    for reports.
     """
     if mixers == 2 and document is not None:
         return read_seal_key(document, task_id=task_id, key=keys.get("helper", ""))
@@ -310,12 +293,7 @@ def encode_body(
 ) -> bytes:
     """Return the body of one user's report for a round.
 
-    Parameters
-    ----------
-    rows
-        The user's message (length,) for each part that the user reports for.
-    key
-        The public key for which the rows, or the seed that splits them, are sealed.
+    `rows` has the user's message (length,) for each part; they, or the seed that splits them, are sealed for `key`.
     """
     asked = batch.rounds[round_]
     if asked.own[0].form in ("plain", "row"):

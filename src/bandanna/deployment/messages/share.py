@@ -30,14 +30,8 @@ def write_share(
 ) -> bytes:
     """Return the document that a mixer signs.
 
-    Parameters
-    ----------
-    bad
-        How many seeds could not be opened or came without tickets. If there are any, there is no sum.
-    parts
-        For each part of the round, the encoded views that the mixer forwards; none if `bad` is not 0.
-    key
-        Of the helper: the key for which devices seal from now on (`report.write_seal_key`).
+    `bad` counts seeds that could not be opened or came without tickets: if there are any, `parts`, the encoded views of
+    each part, is empty. `key` is the helper's key for which devices seal from now on.
     """
     return canonical.dumps(
         {
@@ -57,23 +51,13 @@ def write_share(
 def write_receipt(
     *, task_id: str, epoch: int, round_: int, number: int, chain: str, outcome: str, sign: Signer
 ) -> dict[str, Any]:
-    """State, for mixers, that a round was released, burned or refused, and in which publication; signed."""
+    """State, signed, that a round was released, burned or refused, and in which publication."""
     plain = {"task": task_id, "epoch": epoch, "round": round_, "number": number, "chain": chain, "outcome": outcome}
     return {**plain, "signature": sign("receipt", canonical.dumps(plain))}
 
 
 def check_receipt(receipt: Any, *, task_id: str, epoch: int, round_: int, key: str) -> None:
-    """Refuse, with Unreadable, what is not the analyzer's receipt of this round of this task.
-
-    Parameters
-    ----------
-    receipt
-        What the analyzer has sent.
-    task_id, epoch, round_
-        What it has to be a receipt of.
-    key
-        The analyzer's public key.
-    """
+    """Refuse, with Unreadable, what is not the receipt of this round that the analyzer (`key`) has signed."""
     if not isinstance(receipt, dict):
         raise Unreadable("a receipt that is no document")
     plain = {name: value for name, value in receipt.items() if name != "signature"}
@@ -109,7 +93,6 @@ class MixJob:
 
     @property
     def parts(self) -> Round:
-        """The parts of the round."""
         return self.batch.rounds[self.round]
 
 

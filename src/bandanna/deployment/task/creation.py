@@ -41,7 +41,7 @@ _MAX_AGE = 1_000  # releases
 
 @dataclass(frozen=True, kw_only=True)
 class TaskFile:
-    """The checked tables of a task's file (docs/reference/task-file.md). None means: follows from the policy."""
+    """The checked tables of a task's file (docs/reference/task-file.md); None follows from the policy."""
 
     title: str
     algorithm: str
@@ -61,7 +61,7 @@ class TaskFile:
 
 
 def parse_task_file(document: Mapping[str, Any]) -> TaskFile:
-    """Read the tables of a task's file. Errors name the key with its table, and what is allowed there."""
+    """Read the tables of a task's file; errors name the key with its table."""
     given = check_keys(document, "", _TOP, needed=("title", "algorithm", "policy"))
     tables = {name: _table(given, name) for name in _TOP[2:]}
     if "schema" in given and "features" in given:
@@ -120,7 +120,6 @@ def parse_duration(value: Any) -> float:
 
 
 def _arms(table: dict[str, Any]) -> Any:
-    """Return names, or a mapping from names to features, as an agent takes them."""
     given = check_keys(table, "arms", ("names", "features"))
     if len(given) != 1:
         raise BandannaError("arms: one of names = [...] and features = { name = [...], ... } is needed, not both")
@@ -138,7 +137,6 @@ def _arms(table: dict[str, Any]) -> Any:
 
 
 def _schema(table: dict[str, Any]) -> dict[str, Any]:
-    """Return the names in their order, which canonical JSON loses, and the ranges."""
     for name, limits in table.items():
         allowed = "two finite numbers, [least, largest]"
         if not isinstance(limits, list | tuple) or len(limits) != 2:
@@ -247,7 +245,7 @@ def resolve_mixers(want: TaskFile, policy: Policy[Any]) -> int:
 
 
 def resolve_max_age(want: TaskFile, policy: Policy[Any]) -> int:
-    """Return `max_age`: 0 if the next batch depends on what this one teaches."""
+    """Return `max_age`, 0 if the next batch depends on the running one."""
     known = type(policy).next_episode is not Policy.next_episode
     if want.max_age is None:
         return int(known)
@@ -270,7 +268,7 @@ def resolve_arms(want: TaskFile, policy: Policy[Any]) -> FixedArmSet | None:
 
 
 def resolve_schema(want: TaskFile, policy: Policy[Any]) -> dict[str, Any] | None:
-    """Return the features of a context, as many as the policy has: their ranges, or a map from records."""
+    """Return the features of a context: their ranges, or a map from records."""
     if want.features is not None:
         check_map(want.features, policy)
         _check_total(want.features)
@@ -320,21 +318,9 @@ def _is_local(url: str) -> bool:
 def create_task(
     source: str | PathLike[str] | Mapping[str, Any], *, expect: bool = True, keys: Keys | None = None
 ) -> tuple[Task, list[Secrets]]:
-    """Create a task from a file or from the tables of one.
+    """Create a task from a TOML file or from its tables, and return it with the secrets of each role.
 
-    Parameters
-    ----------
-    source
-        The path of a TOML file, or its tables.
-    expect
-        Whether to simulate the expected regret.
-    keys
-        Keys of tests that need the same document again. New ones are drawn by default.
-
-    Returns
-    -------
-    tuple[Task, list[Secrets]]
-        The task, and the secrets of each role.
+    `expect` simulates the expected regret. `keys` are keys of tests that need the same document again.
     """
     if isinstance(source, Mapping):
         return _create_task(parse_task_file(source), expect, keys)
@@ -361,7 +347,6 @@ def _create_task(want: TaskFile, expect: bool, keys: Keys | None) -> tuple[Task,
 
 
 def _make_content(want: TaskFile, expect: bool) -> dict[str, Any]:
-    """Return the parts of a task's document without keys."""
     policy = make_policy(want)
     mixers, max_age, arms = resolve_mixers(want, policy), resolve_max_age(want, policy), resolve_arms(want, policy)
     urls, schema = resolve_urls(want, mixers), resolve_schema(want, policy)
@@ -390,7 +375,7 @@ def _make_content(want: TaskFile, expect: bool) -> dict[str, Any]:
 
 @contextmanager
 def _refuse_huge_numbers() -> Iterator[None]:
-    """Turn numbers that floats or the memory cannot hold into an error about the policy."""
+    """Turn numbers that floats or the memory cannot hold into an error."""
     try:
         with np.errstate(all="ignore"):
             yield

@@ -64,19 +64,8 @@ def guarantee_of_task(task: Task) -> Guarantee:
 def deployed_guarantee(policy: Policy[Any], batches: tuple[Batch, ...], *, mixers: int) -> Guarantee:
     """Return the guarantee of a policy that runs as separate roles.
 
-    Parameters
-    ----------
-    policy
-        The policy.
-    batches
-        Its first batches, at least one.
-    mixers
-        The number of mixers between devices and analyzer: 0, 1 or 2.
-
-    Returns
-    -------
-    Guarantee
-        The policy's guarantee, with the rows of the table for mixers, analyzer and everybody as observers.
+    It is the policy's guarantee, with mixers (0, 1 or 2), analyzer and everybody as observers. `batches` are the first
+    ones, at least one.
     """
     stated = policy.guarantee
     rows = [*_mixers(policy, mixers, stated, batches), _analyzer(policy, mixers, stated, batches), _everybody(stated)]
@@ -94,7 +83,7 @@ def deployed_guarantee(policy: Policy[Any], batches: tuple[Batch, ...], *, mixer
 
 
 def visibility_table(task: Task) -> list[VisibilityRow]:
-    """Return who sees what in this task: device, network, registrar, mixers, analyzer, everybody."""
+    """Return the visibility of this task's data to device, network, registrar, mixers, analyzer and everybody."""
     stated, policy = task.policy.guarantee, task.policy
     batches = first_batches(policy, task.arms, mixers=task.mixers, seeded=task.seed is not None, most=1)
     return [
@@ -119,14 +108,13 @@ def _describe_sent(batches: tuple[Batch, ...]) -> str:
 
 
 def _wire(task: Task) -> str:
-    """Return the row of the network."""
     if task.url(task.collector).startswith("https:"):
         return f"the data: the connection is encrypted; {_PARTICIPATION_VISIBLE}"
     return f"the same as the {task.collector}, because http is not encrypted; use it on one machine only"
 
 
 def _registrar(policy: Policy[Any], stated: Guarantee) -> str:
-    """Return the row of the registrar, which can fill a batch with inventions around one user."""
+    """Return the row of the registrar, which can fill a batch with invented users."""
     left = f"the data: it sees none; {_PARTICIPATION_VISIBLE}"
     if policy.privacy.model not in ("shuffle", "concurrent") or policy.privacy.noise == "mixer":
         return left
@@ -190,7 +178,6 @@ def _sealed(batches: tuple[Batch, ...]) -> bool:
 
 
 def _public(batches: tuple[Batch, ...]) -> bool:
-    """Tell whether rows of some part are forwarded because they are public."""
     parts = [part for batch in batches for each in batch.rounds for part in each.parts if part.form == "plain"]
     return any(isinstance(make_mixer_encoding().loads(part.mixer or ""), GatheringMixer) for part in parts)
 
@@ -224,7 +211,7 @@ _LOCAL = ("127.0.0.1", "localhost", "::1")
 
 
 def task_facts(task: Task) -> dict[str, Any]:
-    """Return the facts of a task for JSON. The guarantee is computed again from the policy and compared first."""
+    """Return the facts of a task for JSON, after its guarantee was computed again and compared."""
     try:
         return _facts(task)
     except BandannaError:
@@ -266,7 +253,7 @@ def _facts(task: Task) -> dict[str, Any]:
 def check_promise(task: Task) -> None:
     """Refuse a document that promises more than its policy keeps, up to the last digits.
 
-    It may promise less: a price that was proven later may be lower than the one at creation.
+    It may promise less: a later proof may have lowered a price.
     """
     if find_algorithm(task.content["algorithm"]).kind is not type(task.policy):
         raise BandannaError(f"task {task.id[:12]} has another policy than the name of its algorithm says")
@@ -280,7 +267,7 @@ def check_promise(task: Task) -> None:
 
 
 def _weaken_guarantee(stated: Guarantee, said: dict[str, Any]) -> Guarantee:
-    """Return the guarantee with those numbers of the document that promise no more; None stands for infinity."""
+    """Return the guarantee with those numbers of the document that promise no more; None is infinity."""
     numbers = {name: math.inf if said.get(name) is None else said[name] for name in ("epsilon", "delta", "rho")}
     weaker: dict[str, Any] = {name: n for name, n in numbers.items() if type(n) is float and n >= getattr(stated, name)}
     return replace(stated, **weaker)
@@ -292,7 +279,7 @@ def _printable(text: str) -> str:
 
 
 def _is_nearly_equal(said: Any, kept: Any) -> bool:
-    """Tell whether two values are equal up to the last digits of floats, which other machines may round differently."""
+    """Return whether two values are equal up to the last digits of floats, which machines may round differently."""
     if isinstance(said, dict) and isinstance(kept, dict):
         return set(said) == set(kept) and all(_is_nearly_equal(said[name], kept[name]) for name in kept)
     if isinstance(said, list) and isinstance(kept, list):
@@ -437,7 +424,7 @@ def _count_releases(policy: Policy[Any], rounds: int) -> int:
 
 
 def _count_clients(policy: Policy[Any]) -> int:
-    """Return the number of clients in the last phase, where clients answer for many rounds."""
+    """Return the number of clients in the last phase."""
     if not isinstance(policy, PhasedElimination):
         return 0
     return policy.clients or math.ceil(2 ** min(policy.alpha * policy.phases, 60.0))

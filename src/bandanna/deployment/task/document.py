@@ -86,7 +86,6 @@ class Task:
 
     @cached_property
     def digest(self) -> bytes:
-        """The id as 32 bytes."""
         return decode_base64url(self.id, 32)
 
     @cached_property
@@ -100,7 +99,6 @@ class Task:
 
     @cached_property
     def arms(self) -> FixedArmSet | None:
-        """The fixed arms, or None."""
         if self.content["arms"] is None:
             return None
         ids, features, of_users = make_encoding().loads(self.content["arms"])
@@ -108,12 +106,11 @@ class Task:
 
     @property
     def fixed_features(self) -> Floats | None:
-        """The features of fixed arms, for policies that plan with them."""
         return None if self.arms is None else self.arms.features
 
     @cached_property
     def features(self) -> Map | None:
-        """The map from a user's record to features: the document's map, or one made from its ranges."""
+        """The map from a user's record to features, given or made from ranges."""
         schema = self.content["schema"]
         if schema is None:
             return None
@@ -140,21 +137,17 @@ class Task:
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """The processes of the task."""
         return ("registrar", "analyzer", *("shuffler",) * (self.mixers > 0), *("helper",) * (self.mixers == 2))
 
     @property
     def seed(self) -> int | None:
-        """The seed of a seeded test, or None."""
         seed: int | None = self.content["seed"]
         return seed
 
     def url(self, role: str) -> str:
-        """Return the address of a role."""
         return str(self.content["urls"][role]).rstrip("/")
 
     def key(self, name: str) -> str:
-        """Return a public key."""
         return str(self.content["keys"][name])
 
     @classmethod
@@ -239,7 +232,7 @@ class Secrets:
     draft: str = ""  # the id of the draft that it joined
 
     def ticket_key(self, task: Task, verifier: str) -> bytes:
-        """Return the key that the registrar shares with a verifier of tickets; this role is one of the two."""
+        """Return the key that the registrar shares with a verifier of tickets."""
         owner = task.collector if verifier == COLLECTOR else HELPER
         other = owner if self.role == "registrar" else "registrar"
         return agreed_key(self.agree, task.key(f"agree {other}"), salt=task.digest, info=ticket_key_info(verifier))
@@ -249,7 +242,6 @@ class Secrets:
         self.write_to(folder / f"{self.role}.secret.json")
 
     def write_to(self, file: Path) -> None:
-        """Write the secrets to this file."""
         files.write_private_file(file, dumps(vars(self)).decode() + "\n")
 
     @classmethod
@@ -264,7 +256,6 @@ class Secrets:
 
     @classmethod
     def read(cls, path: Path, role: str, task: Task) -> Secrets:
-        """Read the secrets of this role and this task."""
         file = path / f"{role}.secret.json" if path.is_dir() else path
         made = cls.of_file(file)
         if made.role == role and not made.task:
@@ -289,7 +280,7 @@ def seals_reports(task: Task) -> bool:
 
 
 def draw_role_keys(role: str, task: Task) -> tuple[Secrets, dict[str, str]]:
-    """Draw the secrets of a role, and their public halves "sign", "agree", and "seal" where it opens anything."""
+    """Draw the secrets of a role, and their public halves "sign", "agree" and perhaps "seal"."""
     pairs = {"sign": signing_key(), "agree": sealing_key()}
     if (role == "helper" and task.mixers == 2) or (role == "analyzer" and seals_reports(task)):
         pairs["seal"] = sealing_key()
@@ -301,7 +292,7 @@ def draw_role_keys(role: str, task: Task) -> tuple[Secrets, dict[str, str]]:
 
 @dataclass(frozen=True, kw_only=True)
 class Keys:
-    """All keys of a task before each role gets its own: pairs (secret, public) by role, and tokens."""
+    """All keys of a task before they are distributed: pairs (secret, public) by role, and tokens."""
 
     sign: Mapping[str, tuple[str, str]]
     agree: Mapping[str, tuple[str, str]]
@@ -322,12 +313,10 @@ class Keys:
         )
 
     def public(self) -> dict[str, str]:
-        """Return the public keys as in the document."""
         named = {"": self.sign, "agree ": self.agree, "seal ": self.seal}
         return {kind + role: pair[1] for kind, pairs in named.items() for role, pair in pairs.items()}
 
     def of(self, role: str, task: Task) -> Secrets:
-        """Return the secrets of one role."""
         return Secrets(
             task=task.id,
             role=role,
@@ -351,7 +340,7 @@ class AddressNotFound(BandannaError):
 
 
 def is_url(place: str) -> bool:
-    """Tell whether a place is an http or https address with a host."""
+    """Return whether a place is an http or https address with a host."""
     return re.match(r"https?://[^/?#\s]", place) is not None
 
 
@@ -368,12 +357,12 @@ def find_task(place: str) -> Task:
 
 
 def find_analyzer_url(task: Task, place: str) -> str:
-    """Return the analyzer's address: where the task was read, or else what the task says."""
+    """Return the address where the task was read, or else the task's analyzer."""
     return place.rstrip("/") if is_url(place) else task.url("analyzer")
 
 
 def fetch_url(url: str) -> tuple[bytes, dict[str, str]]:
-    """Return what an address serves, and its headers in lower case; BandannaError if there is no answer."""
+    """Return the content of an address, and its headers in lower case; BandannaError without an answer."""
     try:
         import httpx
     except ImportError as error:  # pragma: no cover - tests have it
@@ -400,7 +389,7 @@ def fetch_url(url: str) -> tuple[bytes, dict[str, str]]:
 
 
 def check_planned_queries(task: Task, state: Any, episode: Episode, told: Batch) -> QueryPlan:
-    """Return the queries of an episode's batch; BandannaError if it was announced with less noise or fewer users."""
+    """Return the queries of an episode's batch; BandannaError for less noise or fewer users than the policy's."""
     batch, plan = make_batch(
         task.policy, state, episode, epoch=told.epoch, mixer_count=task.mixers, seeded=task.seed is not None
     )
@@ -410,7 +399,7 @@ def check_planned_queries(task: Task, state: Any, episode: Episode, told: Batch)
 
 
 def check_announced(task: Task, state: str, batches: Sequence[Batch]) -> None:
-    """Check all batches of a publication against the policy at `state`: the running one, and the one after it."""
+    """Check the running and the next batch of a publication against the policy at `state`."""
     if not batches:
         return
     try:
@@ -453,7 +442,7 @@ class RoleJoin:
         return dumps({**said, "keys": dict(self.keys)})
 
     def signed(self, secret: str) -> RoleJoin:
-        """Return this join with the signature of its key over all other fields."""
+        """Return this join with the signature of its key over the other fields."""
         return replace(self, signature=sign(secret, self.draft, "join", self._signed))
 
     @property
@@ -469,7 +458,7 @@ class RoleJoin:
 
     @classmethod
     def read(cls, file: Path) -> RoleJoin:
-        """Read a ROLE.join.json; Unreadable if a field is missing or has a wrong type."""
+        """Read a ROLE.join.json; raise Unreadable for an invalid one."""
         try:
             plain = loads(file.read_bytes())
         except OSError as error:
@@ -482,21 +471,9 @@ class RoleJoin:
 
 
 def join_role(draft: Task, role: str, operator: str) -> tuple[Secrets, RoleJoin]:
-    """Draw the keys of a role.
+    """Draw the keys of a role of a draft, and return its secrets and the public join.
 
-    Parameters
-    ----------
-    draft
-        The task without keys.
-    role
-        A role of the draft.
-    operator
-        Who runs the role: 1 to 200 characters, which `task show` prints.
-
-    Returns
-    -------
-    tuple[Secrets, RoleJoin]
-        The secrets, and the public join for the other roles.
+    `operator` names who runs the role, in 1 to 200 characters, which `task show` prints.
     """
     validation.one_of("role", role, draft.roles)
     if not isinstance(operator, str) or not 0 < len(operator) <= _OPERATOR_LENGTH or not operator.isprintable():
@@ -527,7 +504,7 @@ def join_all(draft: Task, joins: Sequence[RoleJoin]) -> Task:
 
 
 def read_joins(task: Task) -> list[RoleJoin]:
-    """Return the joins of all roles of a task without a dealer; Unreadable if one is missing."""
+    """Return the joins of all roles of a task without a dealer; raise Unreadable if one is missing."""
     draft, told = strip_keys(task).id, task.content["joins"]
     if set(told) != set(task.roles) or not all(matches_type(each, dict[str, str]) for each in told.values()):
         raise Unreadable("a task without a dealer that not all of its roles have joined")
@@ -556,7 +533,7 @@ def check_joins(task: Task) -> None:
 def accept_task(task: Task, secrets: Secrets) -> Secrets:
     """Return the secrets of a role for the task that its draft has become.
 
-    The task must be the draft that the role joined, hold the role's own keys, and be signed by all roles; else
+    The task must be the draft that the role joined, hold the role's keys, and be signed by all roles; else
     BandannaError.
     """
     if not secrets.draft or strip_keys(task).id != secrets.draft:

@@ -33,7 +33,6 @@ class ExportedPublication:
 
     @property
     def number(self) -> int:
-        """The number of the publication, from 0."""
         return int(self.content["number"])
 
     @property
@@ -53,7 +52,7 @@ class ExportResult:
 
 
 def check_publication(task: Task, shown: SignedPublication, number: int | None = None) -> ExportedPublication:
-    """Return a publication of this number that analyzer and registrar have signed; BandannaError for any other."""
+    """Return a publication of this number that analyzer and registrar have signed; else raise BandannaError."""
     document, signature, cosignature = shown
     if not verify(task.key("analyzer"), task.id, "publication", document, signature):
         raise BandannaError("a publication that the task's analyzer has not signed")
@@ -82,7 +81,7 @@ def _fetch_publication(task: Task, base: str, what: str, number: int | None) -> 
 def export_task(
     place: str, folder: Path, *, progress: Callable[[int, int], None] = lambda done, total: None
 ) -> ExportResult:
-    """Bring a folder up to date with the analyzer. Files that are there already are checked and stay.
+    """Bring a folder up to date with the analyzer; existing files are checked and stay.
 
     task.json                   the document; its SHA-256 is the task's id
     publications/000007.json    {"document": ..., "signature": ..., "cosignature": ...}
@@ -138,7 +137,6 @@ def _prepare_folder(task: Task, folder: Path) -> None:
 
 
 def _read_exported(task: Task, folder: Path) -> list[ExportedPublication]:
-    """Return the exported publications in order, after checking signatures and chain."""
     found = sorted(int(name[1]) for each in (folder / FOLDER).glob("*.json") if (name := _NAME.fullmatch(each.name)))
     made: list[ExportedPublication] = []
     for place, number in enumerate(found):
@@ -178,7 +176,7 @@ def _write(folder: Path, one: ExportedPublication) -> None:
 
 
 def fetch_progress(task: Task, place: str) -> dict[str, Any] | None:
-    """Return status, publication, running batch and round, and what was spent; None if a place is no address."""
+    """Return status, publication, running batch and round, and spending; None if a place is no address."""
     if not is_url(place):
         return None
     base = place.rstrip("/")

@@ -1,4 +1,4 @@
-"""The privacy card of a task: one document for the people who decide whether it may run."""
+"""The privacy card of a task: one document for the people who decide about it."""
 
 from __future__ import annotations
 
@@ -30,20 +30,9 @@ _ROWS = " Rows of earlier batches with features, arm and reward, because the alg
 
 
 def make_privacy_card(task: Task) -> dict[str, Any]:
-    """Return the privacy card of a task as plain values.
+    """Return the privacy card of a task as plain values (docs/reference/privacy-card.schema.json).
 
     The numbers are computed from the task's policy again; a document that promises something else is refused.
-    docs/reference/privacy-card.schema.json is the schema.
-
-    Parameters
-    ----------
-    task
-        The task.
-
-    Returns
-    -------
-    dict
-        The card, for JSON.
     """
     facts = task_facts(task)
     stated = facts["guarantee"]
@@ -83,7 +72,7 @@ def _describe_retention(task: Task, role: str) -> str:
 
 
 def render_privacy_card(card: dict[str, Any]) -> str:
-    """Return a privacy card as a page of HTML that prints on two sheets, without scripts or foreign addresses."""
+    """Return a privacy card as an HTML page that prints on two sheets, without scripts or foreign addresses."""
     templates = Environment(
         loader=PackageLoader("bandanna.deployment.task"), autoescape=True, undefined=StrictUndefined
     )
@@ -92,7 +81,7 @@ def render_privacy_card(card: dict[str, Any]) -> str:
 
 
 def write_privacy_card(task: Task, folder: Path) -> tuple[Path, Path]:
-    """Write privacy-card.json and privacy-card.html of a task to a folder, and return their paths."""
+    """Write privacy-card.json and privacy-card.html to a folder, and return their paths."""
     card = make_privacy_card(task)
     data, page = folder / "privacy-card.json", folder / "privacy-card.html"
     folder.mkdir(parents=True, exist_ok=True)

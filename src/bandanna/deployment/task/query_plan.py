@@ -49,16 +49,14 @@ _MOST = 10_000  # queries of one episode
 class QueryPlan:
     """The queries of an episode and their rounds, before any answer.
 
-    A policy yields one query after another, and an answer may decide where a later query is evaluated. Protocols are
-    fixed from the start, so devices can open slots with a zero report for every query, and mixers know what to add. A
-    round holds queries up to the first that depends on an answer of this episode.
+    Protocols are fixed from the start, so devices can open slots with a zero report for every query, and mixers know
+    what to add. A round holds queries up to the first that depends on an answer of this episode.
     """
 
     queries: tuple[SumQuery, ...]
     rounds: tuple[tuple[int, ...], ...]
 
     def round_of(self, number: int) -> tuple[SumQuery, ...]:
-        """Return the queries of one round."""
         return tuple(self.queries[place] for place in self.rounds[number])
 
 
@@ -71,7 +69,7 @@ def count_reporters(episode: Episode) -> int:
 
 
 def plan_queries(policy: Policy[Any], state: Any, episode: Episode) -> QueryPlan:
-    """Return the plan of an episode, found with trial answers; twice, to compare the plans."""
+    """Return the plan of an episode, found with two sets of trial answers and compared."""
     if not episode.released:
         return QueryPlan(queries=(), rounds=())
     if isinstance(policy, RunningSumPolicy) and isinstance(episode, FixedLength):  # one sum, whatever the state
@@ -88,7 +86,7 @@ def plan_queries(policy: Policy[Any], state: Any, episode: Episode) -> QueryPlan
 
 
 def _trial_queries(policy: Policy[Any], state: Any, episode: Episode, share: float) -> tuple[SumQuery, ...]:
-    """Return the queries if every answer were `share` of the number of users in each coordinate."""
+    """Return the queries if every answer were `share` of the number of users."""
     steps, users = policy.learn(state, episode), count_reporters(episode)
     queries: list[SumQuery] = []
     try:
@@ -113,7 +111,7 @@ def _is_equal(one: Any, other: Any) -> bool:
 def next_query_or_state(
     policy: Policy[Any], state: Any, episode: Episode, answers: Sequence[Estimate]
 ) -> tuple[SumQuery | None, Any]:
-    """Return the query after these answers, or the state that was learned: (query, None) or (None, state)."""
+    """Return the query after these answers or the learned state: (query, None) or (None, state)."""
     steps = policy.learn(state, episode)
     try:
         query = next(steps)
@@ -147,7 +145,7 @@ _ROWS = ("none", "central")  # privacy models whose server is sent rows as they 
 
 
 def sends_rows(policy: Policy[Any]) -> bool:
-    """Tell whether devices send rows to a trusted server instead of protected reports."""
+    """Return whether devices send rows to a trusted server."""
     return policy.privacy.model in _ROWS
 
 
@@ -215,7 +213,6 @@ def _make_part(query: SumQuery, *, mixer_count: int, seeded: bool) -> Part:
 
 
 def _choose_dtype(query: SumQuery, seeded: bool) -> str:
-    """Return the type on the wire: counts are unsigned, others are steps of a grid, or floats in a seeded test."""
     if isinstance(query.protocol.mixer, SummingMixer | LevelMixer):
         return "<u4" if _largest(query.protocol.mixer) < 2**32 else "<u8"
     source: NoiseSource = FastNoise(np.random.default_rng(0)) if seeded else SecureNoise()
@@ -260,7 +257,7 @@ def first_batches(
 
 
 def _constant_answer(value: float, users: int, query: SumQuery) -> Estimate:
-    """Return the answer if every user had reported this number everywhere."""
+    """Return the answer if every user had reported this number."""
     rows = isinstance(query.protocol, ClearRows)
     shape = (*(users,) * rows, query.protocol.domain.dim)
     return Estimate(total=np.full(shape, value if rows else value * users), count=users, variance=1.0)
@@ -286,15 +283,15 @@ _MAX_CLIENT_PLANS = 1_000  # different sizes of batches
 def client_task_section(policy: Policy[Any], features: Any, *, mixers: int, seeded: bool) -> dict[str, Any] | None:
     """Return the task's `device` section for JSON; None if a device needs the policy.
 
-    The task's id covers the section, so a client that knows nothing else sends no report to an analyzer that announces
-    another batch.
+    The task's id covers the section, so a client without policies sends no report to an analyzer that announces another
+    batch.
 
         choose   an action selector of `device.action_selection`, as plain values
         tells    by round and part, statistics of `device.statistics`; {"kind": "Row"} for a server trusted with rows
         plans    for each kind of batch: the digest of its rounds, the least number of users, and by round and part the
                  device that protects the statistic (None for rows)
 
-    Seeded tests have none: only simulated users with the seed play them.
+    Seeded tests have none.
     """
     if seeded:
         return None
@@ -332,7 +329,6 @@ DeviceRules = tuple[
 
 
 def _rules_of_chosen_arms(policy: BatchedLinearPolicy | LinTSRewards) -> DeviceRules | None:
-    """Return the plans where devices choose arms: the batches of the schedule."""
     sizes = sorted(policy._channel.sizes.counts())
     episodes: list[Episode] = [FixedLength(number=0, users=users) for users in sizes]
     tells = policy._statistics if isinstance(policy, LinTSRewards) else (policy._report_statistic,)
@@ -340,7 +336,7 @@ def _rules_of_chosen_arms(policy: BatchedLinearPolicy | LinTSRewards) -> DeviceR
 
 
 def _rules_of_assigned_arms(policy: Policy[Any], state: Any) -> DeviceRules | None:
-    """Return the plans where places assign arms: one episode for rows, else all episodes of elimination."""
+    """Return the plans where places assign arms."""
     first = policy.episode(state)
     if not isinstance(first, AssignedArms) or first.clients is not None:
         return None
@@ -355,7 +351,6 @@ def _rules_of_assigned_arms(policy: Policy[Any], state: Any) -> DeviceRules | No
 
 
 def _device_parameters(queries: tuple[SumQuery, ...]) -> list[dict[str, Any]]:
-    """Return the device of every part; of one arm if users report for their own."""
     return [query.protocol.device.parameters for query in (queries[:1] if queries[0].arm is not None else queries)]
 
 
@@ -370,12 +365,10 @@ class VerifiedPublication:
 
     @property
     def number(self) -> int:
-        """The number of the publication."""
         return int(self.content["number"])
 
     @property
     def epoch(self) -> int:
-        """The number of the running batch."""
         return int(self.content["epoch"])
 
     @cached_property
@@ -385,10 +378,8 @@ class VerifiedPublication:
 
     @cached_property
     def state(self) -> Any:
-        """The state of the policy."""
         return make_encoding().loads(self.content["state"])
 
     @cached_property
     def snapshot(self) -> Any:
-        """The snapshot on which devices act."""
         return make_encoding().loads(self.content["snapshot"])
