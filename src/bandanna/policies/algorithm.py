@@ -33,9 +33,7 @@ BUDGET_CLASSES: dict[Numbers, Callable[..., Budget]] = {
 def take_budget(name: str, arguments: dict[str, Any], allowed: tuple[Numbers, ...]) -> Budget:
     """Take the budget of the algorithm `name` out of its arguments; it is given in one of the allowed ways.
 
-    >>> named_budget("AdaP-UCB", {"epsilon": 1.0}, (("epsilon",),))
-    PureDP(epsilon=1.0)
-    >>> named_budget("AdaP-UCB", {"budget": PureDP(epsilon=1.0)}, (("epsilon",),))
+    >>> take_budget("AdaP-UCB", {"epsilon": 1.0}, (("epsilon",),))
     PureDP(epsilon=1.0)
     """
     given = {each: arguments.pop(each) for each in ("rho", "epsilon", "delta", "alpha") if each in arguments}
@@ -64,14 +62,7 @@ ANY_BUDGET_WORDS = "zCDP, DP or Renyi DP"
 class Algorithm:
     """A policy with a name.
 
-    Attributes
-    ----------
-    kind
-        The policy's class, whose arguments a file may set.
-    options
-        Arguments of its privacy that `make` takes, too: the numbers of its budget, its calibration.
-    whole
-        Whether `budget=` is an argument, too.
+    `kind` is its class, `options` are the arguments of its privacy that `make` takes, `whole` allows `budget=`.
     """
 
     name: str
@@ -86,7 +77,7 @@ class Algorithm:
 
 
 def _check_privacy(name: str, trust: str, chosen: Mapping[str, Any], numbers: tuple[str, ...]) -> None:
-    """Refuse a privacy of another privacy model than the name says, or one beside the numbers of a budget."""
+    """Refuse a privacy that contradicts the name, or a budget given twice."""
     privacy = chosen["privacy"]
     if not isinstance(privacy, Privacy) or privacy.model != trust:
         shown = privacy.model if isinstance(privacy, Privacy) else privacy
@@ -116,16 +107,9 @@ def register_algorithm(
 ) -> Callable[[Kind], Kind]:
     """Register a policy's class under a name; write one decorator for every name.
 
-    Parameters
-    ----------
-    budgets
-        The ways to give the budget, by their numbers. None: as `bd.central(...)` and its siblings take it.
-    options
-        Further arguments of `bd.central(...)` that `make` takes; without budgets, all of them.
-    spends
-        Arguments of `bd.central(...)` that the name fixes.
-    defaults, fixed
-        Arguments of the class that the name suggests, or fixes.
+    `budgets` are the ways to give the budget, by their numbers (default: as `bd.central(...)` and its siblings take
+    it). `options` are further arguments of the privacy model that `make` takes, and `spends` those that the name fixes.
+    `defaults` and `fixed` are arguments of the class.
     """
     numbers = tuple(sorted({number for each in budgets for number in each}))
     if options is None:
@@ -187,16 +171,13 @@ def is_import_path(name: Any) -> bool:
 
 
 def add_import_folder(folder: Path) -> None:
-    """Let modules of a folder be imported, here and in processes that are started from now on."""
+    """Let modules of a folder be imported, here and in later processes."""
     if (place := str(folder.resolve())) not in sys.path:
         sys.path.append(place)
 
 
 def suggest_import_path(name: Any) -> str:
-    """Return a hint where a module or a file with a policy is named, but no class of it.
-
-    Nothing is imported: its text is read.
-    """
+    """Return a hint for a module or file named without its policy class. It reads the text and imports nothing."""
     if not isinstance(name, str) or not all(part.isidentifier() for part in _to_module_name(name).split(".")):
         return ""
     where = _to_module_name(name)
@@ -218,7 +199,7 @@ def _to_module_name(where: str) -> str:
 
 
 def import_algorithm(place: str) -> Algorithm:
-    """Return the policy of an import path as if it had a name."""
+    """Return an imported policy as if it had a name."""
     kind = _import_policy(place)
     own = {each.name for each in fields(kind) if each.init}
     options = dict.fromkeys(each for model in TRUSTS for each in signature(getattr(privacy_model, model)).parameters)
@@ -252,7 +233,7 @@ def import_algorithm(place: str) -> Algorithm:
 
 
 def source_digest(place: str) -> str:
-    """Return a fingerprint of the module of an imported policy: results of other code are others."""
+    """Return a fingerprint of an imported policy's module."""
     module = sys.modules[_import_policy(place).__module__]
     try:
         source = inspect.getsource(module)

@@ -30,14 +30,9 @@ from bandanna.types import Bools, Floats, Ints
 
 @dataclass(frozen=True, kw_only=True)
 class Episode:
-    """The users who act on one snapshot. It is public and fixed before it begins.
+    """Users who act on one snapshot; public and fixed before it begins.
 
-    Attributes
-    ----------
-    number
-        Counts from 0 and names the episode in the ledger.
-    released
-        Whether the policy learns from it.
+    `released` is whether the policy learns from it.
     """
 
     number: int
@@ -46,20 +41,20 @@ class Episode:
 
 @dataclass(frozen=True, kw_only=True)
 class FixedLength(Episode):
-    """An episode in which `users` users act on the same snapshot. The policy learns when it ends."""
+    """An episode of `users` users. The policy learns when it ends."""
 
     users: int
 
     @classmethod
     def batch(cls, number: int, *, size: int, horizon: int) -> FixedLength | None:
-        """Return the batch of that number where all have one size; a shorter last one is not released."""
+        """Return batch `number`, or None after the horizon; a shorter last one is not released."""
         left = horizon - number * size
         return cls(number=number, users=min(size, left), released=left >= size) if left > 0 else None
 
 
 @dataclass(frozen=True, kw_only=True)
 class StoppedByPublicData(Episode):
-    """An episode that ends when `stopping_round` of public features says so, after `users` users at the latest."""
+    """An episode that ends when `stopping_round` of public features says so, at most after `users` users."""
 
     users: int
 
@@ -73,9 +68,9 @@ class AssignedArms(Episode):
     arms, plays
         The arms, and how many times each is played.
     in_turn
-        Whether arms take turns; otherwise each is played as often as `plays` says before the next one.
+        Whether arms take turns. Otherwise an arm gets all of its plays before the next one.
     clients
-        Number of clients, each of whom reports averages over all plays. None: every play is another user.
+        Number of clients, each with averages over all plays. None: every play is another user.
     """
 
     arms: Ints  # (*R, k)
@@ -85,7 +80,6 @@ class AssignedArms(Episode):
 
     @property
     def users(self) -> int:
-        """Number of rounds of one run."""
         return int(self.plays.sum())
 
     def arms_at(self, places: Ints) -> Ints:
@@ -95,29 +89,28 @@ class AssignedArms(Episode):
 
 @dataclass(frozen=True, kw_only=True)
 class SumQuery:
-    """A policy's request for one private sum. `Policy.learn` yields it and is sent the `Estimate`.
+    """A policy's request for one private sum. `Policy.learn` yields it and receives the `Estimate`.
 
     Parameters
     ----------
     protocol
-        The protocol that computes the sum, calibrated for the report. Its event is the price.
+        A calibrated protocol. Its event is the price.
     at
         Public point at which devices evaluate their report: a theta for gradients, an arm.
     group
         The users to sum over: "episode", or a name of `Execution.retained_groups`.
     arm
-        Sum over those users of the episode who were assigned this arm.
+        Restricts the sum to users of the episode with this assigned arm.
     last
-        Whether the runner deletes the rows of the group after the answer.
+        Whether the runner deletes the group's rows after the answer.
     step
         Number of the query in its episode. (episode, step) is its id in the ledger.
     stream
-        Number of the stream, for stream protocols. A new number begins a new stream.
+        A new number begins a new stream of a stream protocol.
     begun
-        How many streams with this price have begun, this one included.
+        Number of streams with this price so far, this one included.
     part
-        Part of a user's record that is summed, where several queries are about the same record: see
-        `events.RecordEvent`.
+        Part of a user's record, where several queries are about the same one (`events.RecordEvent`).
     """
 
     protocol: Protocol
@@ -137,20 +130,20 @@ class SumQuery:
 
 @dataclass(frozen=True, kw_only=True)
 class PlayedRounds:
-    """Raw rows of users. Only the runner holds them.
+    """Raw rows of users, which only the runner holds.
 
-    A user who did not answer has a reward and features of 0, and makes a report like any other.
+    A user without an answer has a reward and features of 0, and reports like any other.
 
     Attributes
     ----------
     rewards
-        Rewards; for clients who answer for all arms of an episode, their averages.
+        Rewards, or averages of clients who answer for all arms of an episode.
     features, arms
-        Features of the arm that was played, and its index.
+        Features and index of the played arm.
     groups
         Index into `Execution.retained_groups`. It is private: a device decides it from its own context.
     counts
-        How many users share a row, where a simulation needs no more. None: one each.
+        Number of simulated users who share a row. None: one each.
     answered
         Which users answered, where features and rewards do not show it. None: all.
     """
@@ -163,18 +156,17 @@ class PlayedRounds:
     answered: Bools | None = None  # (*R, n)
 
     def of_arm(self, arm: int) -> PlayedRounds:
-        """Return the rows of one run in which this arm was played."""
         assert self.arms is not None
         return self.at(self.arms == arm)
 
     def at(self, place: Any) -> PlayedRounds:
-        """Return what stands at a place of the first axis."""
+        """Return the rows at a place of the first axis."""
         chosen: dict[str, Any] = {name: None if rows is None else rows[place] for name, rows in vars(self).items()}
         return PlayedRounds(**chosen)
 
     @staticmethod
     def joined(parts: Sequence[PlayedRounds]) -> PlayedRounds:
-        """Return the rows of all parts, of one run."""
+        """Join the rows of one run."""
         columns = {name: [vars(part)[name] for part in parts] for name in vars(parts[0])}
         whole: dict[str, Any] = {n: None if held[0] is None else np.concatenate(held) for n, held in columns.items()}
         return PlayedRounds(**whole)
@@ -192,18 +184,18 @@ class Execution:
     Parameters
     ----------
     retained_groups
-        Names of groups of rows that later queries may sum over.
+        Groups of rows that later queries may sum over.
     has_several_queries
-        Whether an episode may have more than one query; the runner keeps its rows until the last.
+        Whether an episode may have several queries, so that the runner keeps its rows until the last.
     learns_every_round
-        Whether every episode is one round whose user acts on the snapshot. An agent may then begin later rounds before
-        earlier ones are learned.
+        Whether every episode is one user who acts on the snapshot. An agent may then begin rounds before earlier ones
+        are learned.
     side_by_side
-        Whether states may have replicate axes: many seeds of a simulation at once.
+        Whether states may have replicate axes, for many seeds at once.
     noise_stream, stream_noise
-        Seed streams of a simulation's noise where seeds are run one by one; that of stream protocols may differ.
+        Seed streams of simulated noise where seeds run one by one; the second is for stream protocols.
     player
-        The simulator's exact acceleration for the class. Subclasses do not inherit it.
+        The simulator's exact acceleration, which subclasses do not inherit.
     """
 
     retained_groups: tuple[str, ...] = ()
@@ -216,7 +208,7 @@ class Execution:
 
 
 def require_arm_count(n_arms: int | None) -> int:
-    """Return the number of arms, or raise an error where it is not known yet."""
+    """Return the number of arms; raise an error where it is unknown."""
     if n_arms is None:
         hint = "Give the policy to bd.Agent(policy, arms=[...]) or bd.simulate(policy, env), or pass n_arms"
         raise InvalidArgument("n_arms", None, "known for this", hint)
@@ -226,24 +218,24 @@ def require_arm_count(n_arms: int | None) -> int:
 class Policy(ABC, Generic[State]):
     """A frozen configuration with pure functions of states. Arrays may have leading replicate axes.
 
-    Every runner (simulator, agent, deployment) does the same and differs only in how it answers queries::
+    Every runner (simulator, agent, deployment) runs this loop and differs only in how it answers queries::
 
         state = policy.init(arms)
-        while (episode := policy.episode(state)) is not None:            # public: how long nothing changes
-            snapshot = policy.publish(state)                             # public: all that a device needs
+        while (episode := policy.episode(state)) is not None:            # public
+            snapshot = policy.publish(state)                             # public
             choice = policy.act(snapshot, contexts, coins)               # on the device
             ...      policy.report(query, played, coins)                 # on the device: the statistic to sum
             state = drive_learning(policy.learn(state, episode), answer)  # queries sums, receives estimates
 
-    A state holds released and public numbers only, so the price of a policy is that of its queries, and a state may be
-    saved and published. An author writes the public methods. Those with an underscore have defaults.
+    A state holds released and public numbers only, so it may be saved and published, and the policy's price is that of
+    its queries. Methods with an underscore have defaults.
 
     Attributes
     ----------
     trusts
-        The privacy models that the policy supports.
+        The supported privacy models.
     execution
-        How runners run it.
+        How runners run the policy.
     """
 
     trusts: ClassVar[tuple[str, ...]] = ("none",)
@@ -257,7 +249,7 @@ class Policy(ABC, Generic[State]):
     @property
     @abstractmethod
     def guarantee(self) -> Guarantee:
-        """The guarantee, computed from the events of the queries that are made."""
+        """The guarantee, computed from the events of all queries."""
 
     @abstractmethod
     def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> State:
@@ -268,34 +260,35 @@ class Policy(ABC, Generic[State]):
         """Return the next episode; None when the horizon is reached."""
 
     def next_episode(self, episode: Any) -> Episode | None:
-        """Return the episode after this one if it does not depend on what will be learned: it may begin before."""
+        """Return the episode after this one if it does not depend on what is learned, so that it may begin early; else
+        None.
+        """
         return None
 
     def publish(self, state: State) -> Any:
-        """Return all that a device needs; the state itself unless the policy says otherwise."""
+        """Return all that a device needs; by default the state."""
         return state
 
     @property
     def _lacks_arms(self) -> bool:
-        """Whether the policy was made without the number of its arms."""
         return False
 
     def with_arms(self, n_arms: int) -> Self:
-        """Return this policy for `n_arms` arms if it was made without a number of arms, else the policy itself."""
+        """Return this policy for `n_arms` arms if it was made without a number, else the policy itself."""
         return replace(self, n_arms=n_arms) if self._lacks_arms else self  # type: ignore[type-var]
 
     def clip_features(self, contexts: Floats) -> Floats:
-        """Device: clip features to the policy's bounds; `act` is given the result."""
+        """Device: clip features to the policy's bounds, for `act`."""
         return contexts
 
     def act(self, snapshot: Any, contexts: Floats, coins: DeviceRandomness) -> Choice:
-        """Device: choose an arm for every row of clipped features, (*R, n, K, d); not called in assigned episodes."""
+        """Device: choose arms for clipped features, (*R, n, K, d); not called in assigned episodes."""
         raise TypeError(f"{type(self).__name__} says what is played: devices do not choose")
 
     def best(self, snapshot: Any, contexts: Floats) -> Ints:
         """Return the arms that look best, (n, K, d) -> (n,), without exploration or coins; for recommendations.
 
-        Unless a policy says otherwise, the arm to which it gives the largest probability in a few fixed draws.
+        By default these have the largest probability in a few fixed draws.
         """
         clipped = self.clip_features(contexts)
         draws = [self.act(snapshot, clipped, NumberedRandomness(draw, 0)) for draw in range(_DRAWS)]
@@ -312,7 +305,7 @@ class Policy(ABC, Generic[State]):
         """Server: query sums, receive their estimates, return the next state."""
 
     def __new__(cls, *arguments: Any, **named: Any) -> Self:
-        """Refuse arguments that a policy's dataclass does not have, with the nearest that it has."""
+        """Refuse arguments that the dataclass does not have, and suggest the nearest."""
         if is_dataclass(cls):
             known = [each.name for each in fields(cls) if each.init]
             for name in named:
@@ -333,7 +326,7 @@ class Policy(ABC, Generic[State]):
         self._check_privacy_model()
 
     def _check_privacy_model(self) -> None:
-        """Refuse a privacy model that the policy does not have; warn of a delta above 1/horizon."""
+        """Refuse a privacy model not in `trusts`; warn of a delta above 1/horizon."""
         if not isinstance(self.privacy, Privacy) or self.privacy.model not in self.trusts:
             shown = self.privacy.model if isinstance(self.privacy, Privacy) else self.privacy
             name, allowed = type(self).__name__, _format_privacy_models(self.trusts)
@@ -347,7 +340,6 @@ class Policy(ABC, Generic[State]):
             self.privacy.warn_if_delta_exceeds(int(horizon))
 
     def _theta(self, snapshot: Any) -> Floats | None:
-        """Return the estimated parameter of a snapshot, if there is one."""
         return getattr(snapshot, "theta", None)
 
     @property
@@ -360,30 +352,28 @@ class Policy(ABC, Generic[State]):
         return FLOAT_BITS
 
     def _run_counts(self, state: State) -> dict[str, Ints]:
-        """Return the counts that a result reports of a run, (*R) each."""
+        """Return the counts of a run for results, (*R) each."""
         return {}
 
     def _result_facts(self) -> dict[str, Any]:
-        """Return numbers that a result stores beside the arguments of the policy. Regret bounds need them."""
+        """Return numbers that a result stores for regret bounds."""
         return {}
 
     @classmethod
     def _regret_bounds(cls, setting: RunSetting) -> BoundCalls:
-        """Iterate over regret bounds for results with this setting, and their arguments; none unless known."""
+        """Iterate over regret bounds and their arguments for this setting; none by default."""
         return iter(())
 
     @classmethod
     def _stored_classes(cls) -> dict[str, type]:
-        """Return the dataclasses that the policy, its states and its snapshots are made of, by their stored names.
-
-        They are found by the types of fields, and by those that `init` and `publish` say they return.
-        """
+        """Return the dataclasses of the policy, its states and its snapshots, by their stored names."""
+        # Types of fields, and those that `init` and `publish` say they return.
         held = (hint for hint in get_type_hints(cls).values() if get_origin(hint) is not ClassVar)
         returned = (get_type_hints(method).get("return") for method in (cls.init, cls.publish))
         return index_by_stored_name(cls) | dataclasses_in(*held, *returned)
 
     def _prepare(self) -> None:
-        """Compute cached values, such as calibrations, before copies of the policy go to other processes."""
+        """Compute cached values, such as calibrations, before copies go to other processes."""
         _ = self.guarantee
 
 
@@ -396,14 +386,13 @@ class PublicStoppingPolicy(Policy[State]):
 
     @abstractmethod
     def advance_public(self, state: State, features: Floats) -> State:
-        """Return the state after these rounds, (n, d), of the episode; the last of them may end it."""
+        """Return the state after these rounds, (n, d); the last of them may end the episode."""
 
 
 class RunningSumPolicy(Policy[State]):
     """A policy on reports (x y, x x^T) that queries one sum in each episode of a public schedule.
 
-    Only runners call its methods with an underscore. Its player has exact shortcuts for arms that never change and for
-    noise that does not depend on the data.
+    Its player has exact shortcuts for fixed arms and for noise that does not depend on the data.
     """
 
     dim: int
@@ -415,11 +404,11 @@ class RunningSumPolicy(Policy[State]):
 
     @abstractmethod
     def _iterate_phases(self) -> Iterator[Any]:
-        """Iterate over the policies that run one after the other, each with a `_channel` and `_estimate(total, m)`."""
+        """Iterate over the policies of all phases, each with `_channel` and `_estimate(total, m)`."""
 
     @abstractmethod
     def _query(self, episode: FixedLength) -> SumQuery:
-        """Return the query of an episode, which does not depend on the state."""
+        """Return the query of an episode, whatever the state."""
 
     @property
     def _planned_rounds(self) -> int:
@@ -427,19 +416,19 @@ class RunningSumPolicy(Policy[State]):
 
     @abstractmethod
     def _calibrated_channels(self) -> dict[int, RunningSumProtocol]:
-        """Return the channels of the phases that are calibrated by now."""
+        """Return the channels of phases calibrated so far."""
 
     @abstractmethod
     def _use_channel(self, phase: int, channel: RunningSumProtocol) -> None:
-        """Make a phase without a channel use this one."""
+        """Set the channel of a phase without one."""
 
     @abstractmethod
     def _form_statistic(self, features: Floats, rewards: Floats, arms: Ints | None = None) -> Statistic:
-        """Return reports of (*R, n, d), (*R, n) and (*R, n), clipped and counted."""
+        """Form reports from (*R, n, d), (*R, n) and (*R, n)."""
 
     @abstractmethod
     def _centre_rewards(self, rewards: Floats) -> tuple[Floats, Bools]:
-        """Return rewards as they are reported, and which had to be clipped."""
+        """Return rewards as reported, and which were clipped."""
 
     @property
     def _devices_agree(self) -> bool:
@@ -447,24 +436,23 @@ class RunningSumPolicy(Policy[State]):
         return True
 
     def _optimism_tables(self, first: int, count: int) -> OptimismTables | None:
-        """Return tables for a kernel of `count` rounds of one user each after `first`; None where it cannot help."""
+        """Return tables for a kernel of `count` one-user rounds after `first`, or None."""
         return None
 
     @abstractmethod
     def _tabulate_arms(self, features: Floats) -> Any:
-        """Return a fixed set of arms, (*R, K, d), as `_favoured_arms` and `_draw_arms` take it."""
+        """Tabulate fixed arms, (*R, K, d), for `_favoured_arms` and `_draw_arms`."""
 
     def _favoured_arms(self, snapshot: Any, arms: Any) -> tuple[Ints, Bools | None]:
-        """Return the arms between which coins choose where `_devices_agree`, as `find_best_arms` does."""
+        """Return the arms between which coins choose if `_devices_agree` (`find_best_arms`)."""
         raise TypeError(f"devices of {type(self).__name__} draw their arms")
 
     def _draw_arms(self, snapshot: Any, arms: Any, users: int, coins: DeviceRandomness) -> Ints:
-        """Return the arms that so many devices choose where they do not agree, (*R, users)."""
+        """Return the arms that devices choose if they do not agree, (*R, users)."""
         raise TypeError(f"devices of {type(self).__name__} all choose the same")
 
 
 def _format_privacy_models(trusts: tuple[str, ...]) -> str:
-    """Return the privacy models as calls: the private ones, then `bd.none()`."""
     calls = [f"bd.{each}(...)" for each in trusts if each != "none"]
     if "none" in trusts:
         calls.append("bd.none() for no protection" if calls else "bd.none()")
@@ -472,12 +460,12 @@ def _format_privacy_models(trusts: tuple[str, ...]) -> str:
 
 
 def select_states(state: State, place: Any) -> State:
-    """Return what stands at a place of the first axis: the states of some of the seeds side by side."""
+    """Return the states of some of the seeds side by side."""
     return type(state)(**{each.name: getattr(state, each.name)[place] for each in fields(state)})  # type: ignore[arg-type]
 
 
 def replace_states(state: State, place: Any, new: State) -> State:
-    """Return the states of seeds side by side, with a new one at a place."""
+    """Return the states with a new one at a place."""
     held = {each.name: getattr(state, each.name).copy() for each in fields(state)}  # type: ignore[arg-type]
     for name, array in held.items():
         array[place] = getattr(new, name)
@@ -485,7 +473,7 @@ def replace_states(state: State, place: Any, new: State) -> State:
 
 
 def merge_states(renewed: Bools, new: State, old: State) -> State:
-    """Return the new states of some seeds (S,) and the old ones of the others."""
+    """Return the new states of some seeds (S,), the old ones of others."""
     if renewed.all():
         return new
     if not renewed.any():
@@ -500,7 +488,7 @@ def merge_states(renewed: Bools, new: State, old: State) -> State:
 def drive_learning(steps: Generator[SumQuery, Estimate, State], answer: Callable[[SumQuery], Estimate]) -> State:
     """Answer the queries of `policy.learn(state, episode)` in order, and return the next state.
 
-    After a crash it is run again from the stored state, and the ledger replays what was released.
+    After a crash it runs again from the stored state, and the ledger replays releases.
     """
     try:
         query = next(steps)
@@ -513,9 +501,9 @@ def drive_learning(steps: Generator[SumQuery, Estimate, State], answer: Callable
 def ledger_key(query: SumQuery, *, task: str, batch: str) -> tuple[str, str, str | None]:
     """Return task, batch and alternative of a query in a ledger, which composes tasks.
 
-    A user is in one batch of each task. All queries of a batch's users are one entry, at the composed price; the users
-    of different arms are different. Rows that are deleted after the answer are queried once. Other retained rows are
-    queried every time, each user's in one group: groups are alternatives.
+    A user is in one batch of each task. All queries about a batch's users are one entry, at the composed price; users
+    of different arms are different. Retained rows are queried once if they are deleted after the answer, else every
+    time; each user is in one group, so groups are alternatives.
     """
     if query.group == "episode":
         return task, batch if query.arm is None else f"{batch}.{query.step}", None
@@ -525,13 +513,13 @@ def ledger_key(query: SumQuery, *, task: str, batch: str) -> tuple[str, str, str
 
 
 def check_batch_size(episode: Episode, played: PlayedRounds) -> None:
-    """Refuse a batch that was closed early or late: its size is public, and users who did not answer have rows."""
+    """Refuse a batch of another size than planned: sizes are public, and users who did not answer have rows."""
     if isinstance(episode, FixedLength) and (rows := played.rewards.shape[-1]) != episode.users:
         raise InvalidArgument("rows", rows, f"{episode.users}, one for each user of the episode")
 
 
 def form_reports(policy: Policy[Any], query: SumQuery, rows: PlayedRounds, coins: DeviceRandomness) -> Statistic:
-    """Return the devices' reports, one for each row: the number of reports is public, so none may be left out."""
+    """Return one report for each row: the number of reports is public, so none may be left out."""
     statistic = policy.report(query, rows, coins)
     users = rows.counts is None and statistic.counts is None and rows.rewards.shape[statistic.values.ndim - 2]
     if users is not False and statistic.users != users:
@@ -547,9 +535,9 @@ def form_reports(policy: Policy[Any], query: SumQuery, rows: PlayedRounds, coins
 def check_group(protocol: Protocol) -> None:
     """Refuse sums over a group that would reveal who is in it, or how many are.
 
-    A user who is in different groups in neighbouring worlds moves both sums by a report: |x| <= Delta_2 / sqrt 2 makes
-    that no dearer than a replacement (`privacy.accountant`). An untrusted server, and noise calibrated for a number of
-    users, would reveal the group's size.
+    A user who changes groups moves both sums by a report: |x| <= Delta_2 / sqrt 2 makes that no dearer than a
+    replacement (`privacy.accountant`). An untrusted server, and noise calibrated for a number of users, would reveal
+    the group's size.
     """
     domain = protocol.domain
     if protocol.trust == "none":
@@ -563,13 +551,13 @@ def check_group(protocol: Protocol) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class RunnerState:
-    """The private part of a runner between queries: states of stream protocols, and rows for later queries."""
+    """The private part of a runner between queries: states of streams, and rows for later queries."""
 
     streams: Mapping[int, Any] = field(default_factory=dict)
     kept: Mapping[str, tuple[PlayedRounds, ...]] = field(default_factory=dict)
 
     def keep(self, names: tuple[str, ...], played: PlayedRounds) -> RunnerState:
-        """Return the state that also holds the rows of an ended episode, in the groups that their devices chose."""
+        """Add the rows of an episode, in the groups that devices chose."""
         if not names:
             return self
         if played.rewards.ndim != 1:
@@ -582,7 +570,7 @@ class RunnerState:
         return replace(self, kept=kept)
 
     def rows(self, query: SumQuery, played: PlayedRounds) -> PlayedRounds:
-        """Return the rows that a query sums over; an empty group counts as one user who did not answer."""
+        """Return the rows of a query's sum; an empty group counts as one user without an answer."""
         if query.group == "episode":
             return played if query.arm is None else played.of_arm(query.arm)
         if held := self.kept.get(query.group, ()):
@@ -593,7 +581,6 @@ class RunnerState:
     def release(
         self, query: SumQuery, statistic: Statistic, source: NoiseSource, *, path: str
     ) -> tuple[RunnerState, Estimate]:
-        """Make one release; a stream continues where it was."""
         if query.group != "episode":
             check_group(query.protocol)
         kept = {name: rows for name, rows in self.kept.items() if not (query.last and name == query.group)}

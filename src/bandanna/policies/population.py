@@ -61,7 +61,7 @@ _MOST_CLIENTS = 62  # log2: numbers of clients are 64-bit integers
 @stored_as("PhasedEliminationState")
 @dataclass(frozen=True, kw_only=True)
 class PhasedEliminationState:
-    """One run: the actions, the ones that may still be the best, and the number of the next phase."""
+    """One run: the actions, those that may still be the best, and the number of the next phase."""
 
     arms: Floats  # (K, d)
     active: Ints  # indices of the actions that are left, increasing
@@ -116,29 +116,28 @@ class PhasedElimination(Policy[PhasedEliminationState]):
        width below the largest (`learn`).
 
     A phase that the horizon cuts short is not released. Reference: Li, Zhou and Ji 2024 [001], Algorithm 1. Deviations:
-    widths from the design and noise in use; tight noise; local reports may be random directions; for delta = 0 the
-    Laplace noise is discrete.
+    widths from the design and noise in use; tight noise; random directions; discrete Laplace noise for delta = 0.
 
     Parameters
     ----------
     dim, horizon
         Features of an action, and number of rounds.
     privacy
-        `bd.none()`, `bd.central(...)` (with delta=0.0: pure, by discrete Laplace noise), `bd.local(...)` or
-        `bd.shuffle(...)`. Local reports are random directions where these have less noise than Gaussian reports
-        (`choose_local_protocol`), unless `protocol` or `confidence="paper"` says otherwise.
+        `bd.none()`, `bd.central(...)` (delta=0.0: pure), `bd.local(...)` or `bd.shuffle(...)`. Local reports are random
+        directions if these have less noise than Gaussian reports, unless `protocol` or `confidence="paper"` says
+        otherwise.
     alpha
-        Phase l has ceil(2^{alpha l}) clients: more clients, less regret, more communication.
+        A larger alpha means more clients per phase, less regret, and more communication.
     clients
         A fixed number of clients in every phase instead (DPE-FixedU).
     per_round
         Every round has a client of its own, who reports one reward in the clear (PE).
     sigma
-        Standard deviation of clients from the global model; 0: all are alike.
+        Standard deviation of clients from the global model.
     noise
         Sub-Gaussian constant of a local reward.
     bound
-        B: reports are clipped to [-B, B]. The privacy noise scales with it.
+        B. The privacy noise scales with it.
     failure
         Probability with which a width may fail, per action and phase. None: 1/(K T).
     confidence
@@ -233,7 +232,6 @@ class PhasedElimination(Policy[PhasedEliminationState]):
             raise InvalidArgument("per_round", True, "False with privacy", "Single rewards are sent without noise")
 
     def _check_printed(self) -> None:
-        """Refuse arguments that the printed width does not cover."""
         if self.privacy.model == "local" and self.privacy.protocol in ("unit", "auto"):
             hint = 'The printed width is that of Gaussian reports: use bd.local(protocol="gaussian")'
             raise InvalidArgument("confidence", self.confidence, '"exact"', hint)
@@ -242,19 +240,19 @@ class PhasedElimination(Policy[PhasedEliminationState]):
             raise OutsideTheorem("dim", self.dim, 'at least 2 with confidence="paper"', hint)
 
     def count_clients(self, number: int) -> int:
-        """Return |U_l| = ceil(2^{alpha l}); not of a policy with a client for every round."""
+        """Return |U_l| = ceil(2^{alpha l}), unless every round has a client of its own."""
         if self.clients is not None:
             return self.clients
         return max(2, math.ceil(2 ** (self.alpha * number) * (1 - 1e-12)))
 
     @property
     def phases(self) -> int:
-        """Largest number of phases that the horizon can complete: each has at least 2^l rounds."""
+        """Largest number of phases that the horizon can complete."""
         return max(0, (self.horizon + 2).bit_length() - 2)
 
     @property
     def clients_needed(self) -> int:
-        """Largest number of clients of the schedule, each in one phase: the population must have as many."""
+        """Least population, since each client is in one phase."""
         if self.per_round:
             return self.horizon
         return sum(self.count_clients(number) for number in range(1, self.phases + 1))
@@ -268,7 +266,6 @@ class PhasedElimination(Policy[PhasedEliminationState]):
 
     @cached_property
     def reports(self) -> Privacy:
-        """`privacy` with the chosen protocol of local reports."""
         if self.confidence == "paper":
             return self.privacy.with_default_protocol("gaussian")
         return choose_local_protocol(self.privacy, most_actions=self._most_actions, bound=self.bound)
@@ -284,7 +281,7 @@ class PhasedElimination(Policy[PhasedEliminationState]):
         return PhasedEliminationState(arms=rows, active=np.arange(len(rows)))
 
     def protocol(self, phase: Phase) -> BatchProtocol:
-        """Return the protocol of a phase, confirmed to be within the guarantee."""
+        """Return the protocol of a phase, checked against the guarantee."""
         size = len(phase.arms), phase.answers
         if size not in self._confirmed:
             protocol = phase_protocol_for(self.reports, actions=size[0], clients=size[1], bound=self.bound)
@@ -297,7 +294,6 @@ class PhasedElimination(Policy[PhasedEliminationState]):
         return {}
 
     def compute_width(self, state: PhasedEliminationState, phase: Phase) -> float:
-        """Return W_l, the width of the phase."""
         log = math.log(len(state.arms) * self.horizon) if self.failure is None else math.log(1 / self.failure)
         known = Uncertainty(
             gain=phase.gain,
@@ -346,8 +342,8 @@ def check_phase_privacy(privacy: Privacy) -> Privacy:
 def choose_local_protocol(privacy: Privacy, *, most_actions: int, bound: float) -> Privacy:
     """Choose how clients report in the local model, where the protocol is "default" or "auto".
 
-    Random directions if their largest standard deviation in any direction (`std_along`) is below that of Gaussian
-    reports in phases of `most_actions` actions; else Gaussian reports, as in [001]. Printed noise is Gaussian.
+    Random directions if the noise is tight and their largest standard deviation in any direction is below that of
+    Gaussian reports; else Gaussian reports.
     """
     if privacy.model != "local" or not privacy.noisy or privacy.protocol not in ("default", "auto"):
         return privacy
@@ -377,11 +373,11 @@ def phase_protocol_for(privacy: Privacy, *, actions: int, clients: int, bound: f
 
 @lru_cache(maxsize=256)
 def compute_promised_guarantee(privacy: Privacy, *, most_actions: int, most_clients: int, bound: float) -> Guarantee:
-    """Return the guarantee of every client, whatever phase it is in and however many actions that has.
+    """Return the guarantee of every client, whatever the phase and its number of actions.
 
-    With tight noise these are the budget's numbers, with printed noise the largest of the smallest and the largest
-    phase. `check_promise` confirms them for each protocol before it runs. Lattice and coins depend on clients and
-    actions in no simple order, so nothing is promised against the shuffler; `exposed` is that of some phase.
+    With tight noise it is the budget, with printed noise the largest of the smallest and the largest phase.
+    `check_promise` confirms it before a protocol runs. Nothing is promised against the shuffler; `exposed` is that of
+    some phase.
     """
     printed = privacy.calibration == "paper"
     ends = printed or privacy.protocol == "unit"  # phases with one action are priced otherwise
@@ -438,14 +434,11 @@ def _observers(privacy: Privacy) -> tuple[tuple[str, str], ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class Uncertainty:
-    """The errors of a phase with K active actions, s of them played.
+    """The errors of a phase with K active actions, s of them played (docs/appendix/proofs.md, H).
 
-    The estimate of action b is sum_x c_bx m_x, m_x the mean report on x. Rewards, clients and noise are independent:
+    With `gain` c, `clients` U, `plays` T, `noise` tau and s the standard deviation of the noise on a mean,
 
         v_b = tau^2/U sum_x c_bx^2/T(x) + sigma^2 |b|^2/U + s^2 sum_x c_bx^2,     W = max_b sqrt(2 v_b log(1/beta))
-
-    with U `clients`, T `plays`, tau `noise` and s the standard deviation of the noise on a mean. Laplace noise and
-    random directions are not sub-Gaussian: their W is max_b min_t of Chernoff's or Bennett's bound over multipliers t.
     """
 
     gain: Floats  # (K, s): c
@@ -457,17 +450,17 @@ class Uncertainty:
     noise: float
 
     def averaged(self) -> Floats:
-        """Return v_b without privacy, (K,), where every client plays all actions and reports averages."""
+        """Return v_b without privacy, (K,), where every client plays all actions."""
         rewards = self.noise**2 * np.sum(self.gain**2 / self.plays, axis=1)
         return np.asarray((rewards + self.sigma**2 * self.lengths**2) / self.clients)
 
     def one_by_one(self) -> Floats:
-        """Return v_b where every round has a client of its own: client and reward are one noise."""
+        """Return v_b where every round has its own client."""
         return np.asarray(np.sum(self.gain**2 / self.plays * (self.noise**2 + self.sigma**2 * self.played**2), axis=1))
 
 
 def exact_width(known: Uncertainty, protocol: BatchProtocol, log: float) -> float:
-    """Return W from the noise of the protocol; `log` is log(1/beta)."""
+    """Return W for the noise of the protocol; `log` is log(1/beta)."""
     variances = known.averaged()
     squares = np.sum(known.gain**2, axis=1)
     if protocol.laplace:
@@ -490,7 +483,7 @@ def _laplace_width(variances: Floats, peaks: Floats, terms: Floats, log: float) 
 
 
 def _direction_width(variances: Floats, peaks: Floats, terms: float, log: float) -> float:
-    """Bound the width by Bennett on a grid of multipliers t; the best has y = t a_b <= `most`."""
+    """Bound the width by Bennett on a grid of multipliers t with y = t a_b <= `most`."""
     most = np.sqrt(2 * log / (terms + variances / peaks**2))  # (K,): the best y if exp(y) were 1 + y + y^2/2
     y = most[:, None] * np.geomspace(0.01, 1.0, 129)  # (K, 129)
     t = y / peaks[:, None]
@@ -499,7 +492,7 @@ def _direction_width(variances: Floats, peaks: Floats, terms: float, log: float)
 
 
 def printed_support(dim: int) -> float:
-    """Return S = 4 d log log d + 16, as printed: not rounded, and below 16 for d = 2."""
+    """Return S = 4 d log log d + 16, as printed and not rounded."""
     return 4 * dim * math.log(math.log(dim)) + 16
 
 

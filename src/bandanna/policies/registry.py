@@ -57,7 +57,7 @@ _BUDGET = ("rho", "epsilon", "delta", "alpha", "budget")
 
 
 def find_algorithm(name: Any) -> Algorithm:
-    """Return the algorithm of that name, or of an import path "module:Class"."""
+    """Return the algorithm of a name or import path "module:Class"."""
     if is_import_path(name):
         return import_algorithm(name)
     if not isinstance(name, str) or name not in ALGORITHMS:
@@ -74,8 +74,8 @@ def make(name: str, **arguments: Any) -> Any:
     name
         A name of `bandanna list`, or the import path of your own policy, "my_module:MyPolicy".
     arguments
-        Arguments of the policy, and those of its privacy model, such as `epsilon` and `delta`. For your own policy,
-        `trust` chooses the privacy model.
+        Arguments of the policy and of its privacy model, such as `epsilon`. For your own policy, `trust` chooses the
+        privacy model.
 
     Returns
     -------
@@ -101,7 +101,7 @@ def make(name: str, **arguments: Any) -> Any:
 
 
 def compute_bounds(setting: RunSetting, horizons: Any) -> list[BoundCurve]:
-    """Return regret bounds after `horizons` rounds; none for a policy that no table covers."""
+    """Return regret bounds after `horizons` rounds, if any are known."""
     rounds = np.atleast_1d(np.asarray(horizons, dtype=float))
     named = [entry.kind for entry in ALGORITHMS.values() if find_stored_name(entry.kind) == setting.get("policy")]
     return [
@@ -122,7 +122,7 @@ def find_argument_types(name: str) -> dict[str, Any]:
 
 
 def make_from_table(table: str, name: str, arguments: Mapping[str, Any]) -> Any:
-    """Make a policy from a table of a file, where `batch` and `explore` may be tables; errors name the table."""
+    """Make a policy from a table of a file, with tables for `batch` and `explore`; errors name the table."""
     chosen = dict(arguments)
     if isinstance(chosen.get("batch"), Mapping):
         given = check_keys(chosen["batch"], f"{table}.batch", ("first", "ratio"), needed=("first", "ratio"))
@@ -138,7 +138,7 @@ def make_from_table(table: str, name: str, arguments: Mapping[str, Any]) -> Any:
 
 @lru_cache(maxsize=64)
 def make_encoding(*own: type[Policy[Any]]) -> Encoding:
-    """Return the encoding of the policies of the catalogue and those given."""
+    """Return the encoding of all listed policies and those given."""
     kinds = PROTOCOLS | index_by_stored_name(
         LinearReport, InterceptReport, PerArmReport, RunningSumProtocol, RunLengthSizes
     )

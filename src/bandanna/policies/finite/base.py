@@ -44,7 +44,6 @@ class RewardDomain(Box):
         return self.high - self.low
 
     def outside(self, rewards: Floats) -> NDArray[np.bool_]:
-        """Return which rewards have to be clipped."""
         return np.asarray(np.abs(self.project(rewards) - rewards) > 1e-9)
 
     def report(self, played: PlayedRounds) -> Statistic:
@@ -58,14 +57,12 @@ class RewardDomain(Box):
         return self.sealed(rewards[..., None], clipped=clipped, counts=played.counts)
 
     def bits(self, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
-        """Return clipped rewards (*R, n), each rounded to an end of the range by a coin, without bias.
-
-        If users share a row, their coins decide how many of them report 1.
-        """
+        """Round clipped rewards (*R, n) to an end of the range by a coin, without bias."""
         rewards = self.report(played)
         share = (rewards.values - self.low) / self.width  # (*R, n, 1), in [0, 1]
         if played.counts is None:
             return BIT_DOMAIN.sealed(round_to_ends(share, coins), clipped=rewards.clipped)
+        # If users share a row, their coins decide how many of them report 1.
         ones = coins.binomial(played.counts, share[..., 0], "rounded rewards")
         counts = np.concatenate([played.counts - ones, ones], axis=-1)  # (*R, 2n): the zeros, then the ones
         values = np.zeros((*counts.shape, 1))
@@ -78,8 +75,8 @@ class RewardDomain(Box):
 class DirectionRewardDomain(Domain):
     """Vectors r z, r a reward in a range of width w and z a public direction, |z| <= `bound`.
 
-    Neighbours differ in r, not in z: |r z - r' z| <= w bound in l2, whatever `dim` is, sqrt(dim) times that in l1. A
-    vector does not show its z, so only vectors that `report` forms are admitted.
+    Neighbours differ in r, not in z: |r z - r' z| <= w bound in l2, sqrt(dim) times that in l1. A vector does not show
+    its z, so only vectors that `report` forms are admitted.
     """
 
     rewards: RewardDomain
@@ -117,7 +114,7 @@ class DirectionRewardDomain(Domain):
 
 
 def make_reward_domain(reward_range: tuple[float, float]) -> RewardDomain:
-    """Return the domain of a declared reward range, into which rewards are clipped."""
+    """Return the domain of a declared reward range."""
     allowed = "two finite numbers, low < high"
     ends = read_numeric_array("reward_range", reward_range, allowed)
     if ends.shape != (2,) or not ends[0] < ends[1]:
@@ -165,12 +162,10 @@ class FiniteArmedPolicy(Policy[State]):
 
     @property
     def _arms(self) -> int:
-        """The number of arms; an error where it is not known yet."""
         return require_arm_count(self.n_arms)
 
     @cached_property
     def domain(self) -> RewardDomain:
-        """Domain of rewards: the declared range."""
         return make_reward_domain(self.reward_range)
 
     @classmethod
@@ -191,7 +186,7 @@ class ArmSums:
     rounds: int
 
     def means(self) -> Floats:
-        """Return the means, (*R, K); minus infinity of arms that were never played."""
+        """Return the means, (*R, K), minus infinity before the first play."""
         return np.where(self.pulls > 0, self.sums / np.maximum(self.pulls, 1.0), -np.inf)
 
     def plus(self, arms: Ints, values: Floats) -> ArmSums:
@@ -219,7 +214,7 @@ def select_optimistic_arm(state: ArmSums, scale: float) -> NDArray[np.int64]:
 
 
 def reward_guarantee(protocol: Protocol) -> Guarantee:
-    """Return what a protocol for sums of rewards promises for one reward."""
+    """Return a protocol's guarantee for one reward."""
     stated = protocol.guarantee
     observers = (
         _EXACT if stated.trust == "none" else CENTRAL_OBSERVERS if stated.trust == "central" else stated.observers

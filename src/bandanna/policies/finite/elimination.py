@@ -43,7 +43,7 @@ class EliminationState:
 @stored_as("Elimination")
 @dataclass(frozen=True, kw_only=True)
 class Elimination(FiniteArmedPolicy[EliminationState]):
-    """Finite-armed successive elimination over `horizon` rounds.
+    """Finite-armed successive elimination.
 
     1. The server plays all active arms in turn, `users(epoch)` times each; the last one that is left, to the end
        (`episode`).
@@ -53,8 +53,6 @@ class Elimination(FiniteArmedPolicy[EliminationState]):
 
     Parameters
     ----------
-    n_arms, horizon
-        Number of arms and of rounds.
     privacy
         `bd.none()`, `bd.central(...)` (delta=0.0: DP-SE) or `bd.shuffle(...)` (SDP-SE).
     reward_range
@@ -69,18 +67,15 @@ class Elimination(FiniteArmedPolicy[EliminationState]):
     failure: float | None = None
 
     def episode(self, state: EliminationState) -> AssignedArms:
-        """1. Return all active arms in turn; the last one that is left, to the end."""
         arms = np.flatnonzero(state.active)
         alone = len(arms) == 1
         plays = np.full(len(arms), self.horizon if alone else self.users(state.epoch))
         return AssignedArms(number=state.epoch - 1, arms=arms, plays=plays, in_turn=True, released=not alone)
 
     def report(self, query: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
-        """2. Device: report the reward; in the shuffle model, as a bit."""
         return self.domain.bits(played, coins) if self.shuffled else self.domain.report(played)
 
     def learn(self, state: EliminationState, episode: AssignedArms) -> Generator[SumQuery, Estimate, EliminationState]:
-        """3. Query the sum of every active arm, and drop the arms that are surely not best."""
         users, totals = int(episode.plays[0]), np.zeros(len(episode.arms))
         protocol = self.protocol(users)
         for step, arm in enumerate(episode.arms.tolist()):
@@ -105,7 +100,6 @@ class Elimination(FiniteArmedPolicy[EliminationState]):
 
     @property
     def shuffled(self) -> bool:
-        """Whether the privacy model is the shuffle model."""
         return self.privacy.model == "shuffle"
 
     @cached_property
@@ -113,7 +107,6 @@ class Elimination(FiniteArmedPolicy[EliminationState]):
         return protocol_for(self.privacy, self.domain, self.horizon)
 
     def protocol(self, users: int) -> BatchProtocol:
-        """Return the protocol of a batch of this size."""
         return protocol_for(self._shuffle, BIT_DOMAIN, users, quick=True) if self.shuffled else self._central
 
     def _log(self, factor: float, epoch: int) -> float:
@@ -141,7 +134,7 @@ class Elimination(FiniteArmedPolicy[EliminationState]):
 
     @cached_property
     def _planned_std(self) -> float:
-        """Noise of a sum for which lengths are planned; in the shuffle model, calibration hardly ever exceeds it."""
+        """Noise of a sum for which lengths are planned; shuffle calibration hardly ever exceeds it."""
         if not self.shuffled:
             return self._std(1)
         assert self._shuffle.budget is not None

@@ -30,7 +30,7 @@ from bandanna.types import Floats, Ints
 @stored_as("GOPEGeometry")
 @dataclass(frozen=True, kw_only=True)
 class Geometry:
-    """Active arms in the coordinates of their span, and their design: the same until an arm is dropped."""
+    """Active arms in coordinates of their span, and their design."""
 
     coordinates: Floats  # (k, r)
     design: Design
@@ -40,7 +40,7 @@ class Geometry:
 @stored_as("GOPEState")
 @dataclass(frozen=True, kw_only=True)
 class GOPEState:
-    """One run: the phase, all arms (K, d), the places of those that are left, and their geometry (None: no choice)."""
+    """One run: the phase, all arms (K, d), the places of those left, and their geometry (None: no choice)."""
 
     phase: int
     arms: Floats
@@ -91,7 +91,6 @@ class GOPE(Policy[GOPEState]):
     reward_std: float | None = None
 
     def episode(self, state: GOPEState) -> AssignedArms:
-        """1. Return the design's arms, ceil(c_l pi(a)) times each; if no choice is left, the first arm to the end."""
         number = state.phase - 1
         if state.geometry is None:
             return AssignedArms(number=number, arms=state.active[:1], plays=np.array([self.horizon]), released=False)
@@ -100,13 +99,11 @@ class GOPE(Policy[GOPEState]):
         return AssignedArms(number=number, arms=state.active[design.support], plays=design.plays(length))
 
     def report(self, query: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
-        """2. Device: report the reward times the direction of its arm."""
         domain = query.protocol.domain
         assert isinstance(domain, DirectionRewardDomain)
         return domain.report(played, query.at[played.arms])
 
     def learn(self, state: GOPEState, episode: AssignedArms) -> Generator[SumQuery, Estimate, GOPEState]:
-        """3. Query the sum of the phase, and drop the arms that are surely not best."""
         assert state.geometry is not None
         z = state.geometry.coordinates  # (k, r)
         played = z[state.geometry.design.support]  # (s, r)
@@ -141,7 +138,6 @@ class GOPE(Policy[GOPEState]):
 
     @cached_property
     def domain(self) -> RewardDomain:
-        """Domain of rewards: the declared range."""
         return make_reward_domain(self.reward_range)
 
     @property
@@ -197,7 +193,7 @@ class GOPE(Policy[GOPEState]):
 
 
 def _geometry(arms: Floats, active: Ints) -> Geometry | None:
-    """Return the geometry of the active arms; None if there is no choice: one arm, or equal arms."""
+    """Return the geometry of the active arms; None if they are equal."""
     left = arms[active]
     if np.all(left == left[0]):
         return None

@@ -30,18 +30,15 @@ from bandanna.types import Floats, Ints
 class Thompson(FiniteArmedPolicy[ArmSums]):
     """Thompson sampling with Beta posteriors without privacy.
 
-    1. The server publishes the successes and plays of every arm (`publish`: the state itself).
+    1. The server publishes the successes and plays of every arm (`publish`).
     2. The device draws theta_a ~ Beta(1 + successes_a, 1 + failures_a) of every arm and plays the largest (`act`).
     3. The device reports its arm, and a success with the probability of its reward's place in the range (`report`).
     4. The server adds up successes and plays (`learn`).
 
-    The state's sums are successes. The probability of an arm has no closed form; it is integrated on first use. The
-    posterior is that of Bernoulli rewards with the same means. References: Thompson 1933; Agrawal and Goyal 2012.
+    The probability of an arm is integrated on first use. References: Thompson 1933; Agrawal and Goyal 2012.
 
     Parameters
     ----------
-    n_arms, horizon
-        Number of arms and of rounds.
     privacy
         Must be `bd.none()`.
     reward_range
@@ -53,7 +50,6 @@ class Thompson(FiniteArmedPolicy[ArmSums]):
     privacy: Privacy = none()
 
     def act(self, snapshot: ArmSums, contexts: Floats, coins: DeviceRandomness) -> Choice:
-        """2. Device: choose the best arm of one draw from the posterior, (*R, n)."""
         shape = (*contexts.shape[:-2], 2 * self.n_arms)
         counts = np.concatenate([1 + snapshot.sums, 1 + snapshot.pulls - snapshot.sums], axis=-1)  # (*R, 2K)
         gammas = draw_gamma(np.broadcast_to(counts[..., None, :], shape), coins)
@@ -62,7 +58,6 @@ class Thompson(FiniteArmedPolicy[ArmSums]):
         return SampledChoice(actions=arms, chances=lambda: compute_best_arm_probabilities(arms, counts))
 
     def report(self, query: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
-        """3. Device: report the arm, and whether it succeeded."""
         bits = self.domain.bits(played, coins)
         assert played.arms is not None
         chosen = (np.arange(self.n_arms) == played.arms[..., None]).astype(float)  # (*R, n, K)
@@ -70,14 +65,12 @@ class Thompson(FiniteArmedPolicy[ArmSums]):
         return query.protocol.domain.sealed(values, clipped=bits.clipped)
 
     def learn(self, state: ArmSums, episode: FixedLength) -> Generator[SumQuery, Estimate, ArmSums]:
-        """4. Query successes and plays, and add them."""
         released = yield self.query
         sums, pulls = released.total[..., : self.n_arms], released.total[..., self.n_arms :]
         return ArmSums(sums=state.sums + sums, pulls=state.pulls + pulls, rounds=state.rounds + 1)
 
     @cached_property
     def query(self) -> SumQuery:
-        """Query of successes and plays of every arm, in the clear."""
         return SumQuery(protocol=Clear(domain=Box(dim=2 * self._arms)))
 
     @cached_property
@@ -103,7 +96,7 @@ _CUTS = np.array([-32.0, -16, -8, -4, -2, -1, 0, 1, 2, 4, 8, 16, 32])  # panels 
 
 
 def compute_best_arm_probabilities(actions: Ints, counts: Floats) -> Floats:
-    """Return the probability that each chosen arm is the best: actions (*R, n), posteriors (*R, 2K)."""
+    """Return the probability that each chosen arm is best: actions (*R, n), posteriors (*R, 2K)."""
     runs, rows = counts.reshape(-1, counts.shape[-1]), actions.reshape(-1, actions.shape[-1])
     found = np.zeros(rows.shape)
     for run, row, chances in zip(runs, rows, found, strict=True):
@@ -115,12 +108,12 @@ def compute_best_arm_probabilities(actions: Ints, counts: Floats) -> Floats:
 def compute_best_arm_probability(arm: int, alphas: Floats, betas: Floats) -> float:
     """Return P(theta_arm > all other theta_b), theta_b ~ Beta(alpha_b, beta_b) independent, alpha and beta >= 1.
 
-        integral of f_a(z) prod_{b != a} F_b(z) dz,   z = log(theta / (1 - theta)),
-
-    by Gauss and Legendre's rule on panels as short as the posteriors are there. Compared with 30-digit quadrature it is
-    exact to 1e-12 of itself after 1,000 plays, and sums over arms are 1 to 1e-10 after two million. Arms that are equal
-    in single precision count as the first, which has 1e-7 times the posteriors' density as probability: left out.
+    integral of f_a(z) prod_{b != a} F_b(z) dz,   z = log(theta / (1 - theta))
     """
+    # Gauss and Legendre's rule is used on panels as short as the posteriors are there. Compared with 30-digit
+    # quadrature it is exact to 1e-12 of itself after 1,000 plays, and sums over arms are 1 to 1e-10 after two million.
+    # Arms that are equal in single precision count as the first, which has 1e-7 times the posteriors' density as
+    # probability: left out.
     a, b = alphas[arm], betas[arm]
     ends = _window(a, b)
     means = special.digamma(alphas) - special.digamma(betas)
@@ -143,6 +136,6 @@ def _window(a: float, b: float) -> NDArray[np.float64]:
 
 
 def _beta_cdf(alpha: float, beta: float, log_x: Floats, log_y: Floats) -> Floats:
-    """Return F at theta = exp(log_x), 1 - theta = exp(log_y), from the smaller of them, where floats are finer."""
+    """Return F at theta = exp(log_x), 1 - theta = exp(log_y), from the smaller one, where floats are finer."""
     upper = 1 - special.betainc(beta, alpha, np.exp(log_y))
     return np.asarray(np.where(log_x < log_y, special.betainc(alpha, beta, np.exp(log_x)), upper))

@@ -43,11 +43,6 @@ class PerRoundUCB(FiniteArmedPolicy[ArmSums]):
        w sqrt(b log t / (2 N)), w the width of the range.
     2. The device reports its reward, clipped (`report`).
     3. The server queries it and adds it to the sum of its arm (`learn`).
-
-    Parameters
-    ----------
-    optimism
-        b. 4 is the printed sqrt(2 log t / N) of Auer, Cesa-Bianchi and Fischer 2002.
     """
 
     execution = Execution(side_by_side=True)
@@ -55,12 +50,10 @@ class PerRoundUCB(FiniteArmedPolicy[ArmSums]):
     optimism: float = 4.0
 
     def episode(self, state: ArmSums) -> AssignedArms:
-        """1. Return one round: every arm once, then the first with the largest index."""
         arms = select_optimistic_arm(state, self.scale)[..., None]
         return AssignedArms(number=state.rounds, arms=arms, plays=_ONCE[(None,) * (arms.ndim - 1)])
 
     def learn(self, state: ArmSums, episode: AssignedArms) -> Generator[SumQuery, Estimate, ArmSums]:
-        """3. Query the reward, and add it to the sum of its arm."""
         released = yield self.query
         return state.plus(episode.arms[..., 0], released.total[..., 0])
 
@@ -100,14 +93,12 @@ class UCB1(PerRoundUCB):
 
     Parameters
     ----------
-    n_arms, horizon
-        Number of arms and of rounds.
     privacy
         Must be `bd.none()`.
     reward_range
         Rewards are clipped into it.
     optimism
-        b. 4 is the printed sqrt(2 log t / N).
+        b. 4 is the printed sqrt(2 log t / N) of Auer, Cesa-Bianchi and Fischer 2002.
     """
 
     execution = Execution(player="lockstep", side_by_side=True)
@@ -129,14 +120,12 @@ class LDPUCB(PerRoundUCB):
 
     Parameters
     ----------
-    n_arms, horizon
-        Number of arms and of rounds.
     privacy
         `bd.local(epsilon=..., delta=0.0)`.
     reward_range
         Rewards are clipped into it. The error of a bit scales with its width.
     optimism
-        b.
+        The factor b.
     """
 
     trusts = ("local",)
@@ -165,7 +154,7 @@ class LDPUCB(PerRoundUCB):
 
     @property
     def scale(self) -> float:
-        """Factor of log t / N: b / (2 (2q - 1)^2); the argmax of (I - low)/w is that of I."""
+        """Factor of log t / N: b / (2 (2q - 1)^2)."""
         return self.optimism / (2 * self.protocol.mechanism.truth**2)
 
     @property
@@ -173,14 +162,13 @@ class LDPUCB(PerRoundUCB):
         return self.protocol.bits_per_user
 
     def report(self, query: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
-        """2. Device: report the reward, rounded to an end of its range at random."""
         return self.domain.bits(played, coins)
 
 
 @stored_as("UCBEpisodesState")
 @dataclass(frozen=True, kw_only=True)
 class UCBEpisodesState:
-    """The released noisy mean of every arm's last episode, kept until the arm's next one. R = replicate axes."""
+    """The released noisy mean of every arm's last episode. R = replicate axes."""
 
     estimates: Floats  # (*R, K)
     lengths: Ints  # (*R, K): of the last episode, 0 before the first
@@ -200,25 +188,22 @@ class UCBEpisodes(FiniteArmedPolicy[UCBEpisodesState]):
     1. The server plays every arm once, then the arm with the largest `index` as often as it was played before
        (`episode`).
     2. Each device of the episode reports its reward, clipped (`report`).
-    3. The server queries the sum of the episode's rewards, which replaces what it knew of the arm (`learn`).
+    3. The server queries the sum of the episode's rewards, from which it estimates the arm anew (`learn`).
 
     The index of an arm with n rewards in its last episode, w the width of the range, is that episode's noisy mean plus
 
         sqrt((w^2/(2n) + 2 s^2/n^2) b log t)           Gaussian noise of std s on the sum [004, (14)],
         w sqrt(b log t/(2n)) + (l/n) b log t           Laplace noise of scale l.
 
-    Privacy: each reward is in one episode, which is released once, and which one follows from earlier releases. So a
-    changed reward changes one release, also against an adversary who chooses later data ([004], appendix D).
-    References: Azize and Basu 2024 [004], Algorithm 4; Azize and Basu 2022 (AdaP-UCB). Deviations: n is the real length
-    of the last episode (the printed N/2 is 1/2 after the first pull); one draw of noise for each arm and episode; any
-    range; Gaussian noise is calibrated exactly.
+    Privacy: each reward is in one episode, which is released once, and earlier releases decide which one. So a changed
+    reward changes one release, also against an adversary who chooses later data ([004], appendix D). References: Azize
+    and Basu 2024 [004], Algorithm 4; Azize and Basu 2022 (AdaP-UCB). Deviations: n is the real length of the last
+    episode (printed: N/2); one draw of noise for each arm and episode; any range; exact calibration.
 
     Parameters
     ----------
-    n_arms, horizon
-        Number of arms and of rounds.
     privacy
-        `bd.none()`, or `bd.central(...)` with rho, (epsilon, delta) or Renyi (AdaC-UCB), or delta=0.0 (AdaP-UCB).
+        `bd.none()`, or `bd.central(...)`: rho, (epsilon, delta) or Renyi (AdaC-UCB), delta=0.0 (AdaP-UCB).
     reward_range
         Rewards are clipped into it. The noise scales with its width.
     optimism
@@ -231,7 +216,6 @@ class UCBEpisodes(FiniteArmedPolicy[UCBEpisodesState]):
     optimism: float = 1.0
 
     def episode(self, state: UCBEpisodesState) -> AssignedArms:
-        """1. Return the next arm, to be played as often as it was before, at least once: arms and plays (*R, 1)."""
         unplayed = state.lengths == 0
         fresh = unplayed.any(axis=-1)
         if fresh.all():
@@ -243,7 +227,6 @@ class UCBEpisodes(FiniteArmedPolicy[UCBEpisodesState]):
         return AssignedArms(number=int(state.episodes.max()), arms=arms[..., None], plays=np.maximum(before, 1))
 
     def learn(self, state: UCBEpisodesState, episode: AssignedArms) -> Generator[SumQuery, Estimate, UCBEpisodesState]:
-        """3. Query the sum of the episode, which replaces the arm's mean."""
         released = yield self.query
         played = np.arange(self.n_arms) == episode.arms  # (*R, K)
         return UCBEpisodesState(
@@ -261,12 +244,10 @@ class UCBEpisodes(FiniteArmedPolicy[UCBEpisodesState]):
 
     @cached_property
     def query(self) -> SumQuery:
-        """Query of the sum of an episode's rewards."""
         return SumQuery(protocol=protocol_for(self.privacy, self.domain, self.horizon))
 
     @property
     def protocol(self) -> BatchProtocol:
-        """The protocol of an episode's sum."""
         assert isinstance(self.query.protocol, BatchProtocol)
         return self.query.protocol
 

@@ -30,7 +30,7 @@ from bandanna.types import Floats, Ints
 @stored_as("AnytimeState")
 @dataclass(frozen=True, kw_only=True)
 class AnytimeState:
-    """The phase, counted from 0, the state of its policy, and the batches and repairs before it."""
+    """The phase, counted from 0, its policy's state, and the batches and repairs before it."""
 
     phase: int
     inner: PhaseState
@@ -43,8 +43,8 @@ class AnytimeState:
 class Anytime(RunningSumPolicy[AnytimeState]):
     """Linear policy for an unknown horizon: phase j = 0, 1, ... runs `first` anew with horizon first.horizon 2^j.
 
-    Nothing is carried over from phase to phase, and the failure of phase j is first.failure / 2^{j+1}, so that all
-    confidence sets hold except with probability first.failure. Regret grows by a constant factor (doubling trick).
+    The failure of phase j is first.failure / 2^{j+1}, in total at most first.failure. Regret grows by a constant factor
+    (doubling trick).
 
     Privacy: a user takes part in one batch of one phase, so the whole is as private as each phase. Returning users
     (`participations` > 1) may be in several phases: allowed where prices are Gaussian and add by squares over batches
@@ -116,8 +116,8 @@ class Anytime(RunningSumPolicy[AnytimeState]):
     def guarantee(self) -> Guarantee:
         """The budget itself, which every phase keeps.
 
-        The guarantee against the shuffler is stated only where all phases have the same batches: larger batches need
-        less noise of each user, so growing ones leave no bound.
+        Nothing is stated against the shuffler where batches grow: larger batches need less noise of each user, which
+        leaves no bound.
         """
         stated, budget = self.first.guarantee, self.privacy.budget
         if self.privacy.model == "concurrent" or not isinstance(self.first.batch, int | FixedBatches):
@@ -137,7 +137,6 @@ class Anytime(RunningSumPolicy[AnytimeState]):
         return map(self.phase, count())
 
     def phase(self, number: int) -> BatchedLinearPolicy:
-        """Return the policy of a phase."""
         if number not in self._phases:
             self._phases[number] = self.first._for_phase(number)
         return self._phases[number]

@@ -49,13 +49,7 @@ class Schedule(ABC):
 @stored_as("FixedBatches")
 @dataclass(frozen=True, kw_only=True)
 class FixedBatches(Schedule):
-    """Batches of equal size, given as the number of users.
-
-    Parameters
-    ----------
-    size
-        Users in a batch.
-    """
+    """Batches of equal size, in users."""
 
     size: int
 
@@ -113,22 +107,19 @@ def geometric(*, first: int, ratio: float) -> GeometricBatches:
     first
         Users in the first batch.
     ratio
-        Growth of the batches, at least 1.
+        Growth, at least 1.
 
     Returns
     -------
     GeometricBatches
-        A value for the argument `batch` of linear policies.
+        For the argument `batch` of linear policies.
     """
     return GeometricBatches(first=first, ratio=ratio)
 
 
 def find_best_batch_size(bound: Callable[[int], Any], *, least: int, most: int, known: int | None = None) -> int:
-    """Return the batch size with the least `bound`: of doublings, of steps of a quarter around the best, and `known`.
-
-    Bounds have several valleys, and the noise of a tree falls in leaps of a factor 2 of the size: so every doubling is
-    tried.
-    """
+    """Return the batch size with the least `bound`, of all doublings, sizes near the best of them, and `known`."""
+    # Bounds have several valleys, and the noise of a tree falls in leaps of a factor 2 of the size: try every doubling.
     of = lru_cache(maxsize=None)(bound)
     doublings = {min(most, least << step) for step in range(math.ceil(math.log2(most / least)) + 1)}
     first = min(sorted(doublings), key=of)
@@ -139,10 +130,7 @@ def find_best_batch_size(bound: Callable[[int], Any], *, least: int, most: int, 
 def compute_concurrent_batch_size(horizon: int, shufflers: int | str) -> int:
     """Return the users in a lowest batch of k concurrent shufflers: B = T^{(2k+1)/(4k+1)}, or T^{1/2} for "best".
 
-    A bandit plays about d B rounds with an old estimate, and noise of std sigma' in its sums costs sqrt(T sigma'), with
-    sigma' ~ (T/B)^{1/(2k)} for k levels above batches of B: B + T^{1/2 + 1/(4k)} B^{-1/(4k)} is least at this B. It is
-    T^{3/5} for k = 1, as in [000], and regret is of that order, less than [002, Theorem 5.1] has for batches that suit
-    a counter, T^{(k+1)/(2k+1)}. Where k levels would not fill, B is made smaller.
+    Where k levels would not fill, B is smaller. Derivation: docs/appendix/papers.md.
     """
     if isinstance(shufflers, str):
         return min(horizon, max(2, round(math.sqrt(horizon))))
@@ -153,7 +141,7 @@ def compute_concurrent_batch_size(horizon: int, shufflers: int | str) -> int:
 @stored_as("InformedBatches")
 @dataclass(frozen=True, kw_only=True)
 class InformedBatches(Schedule):
-    """Batches that grow from `first` by `ratio` to `most`, released while half as many users are still to come."""
+    """Batches that grow from `first` by `ratio` to `most`, while at least half as many users are still to come."""
 
     first: int
     ratio: float
@@ -174,14 +162,12 @@ class InformedBatches(Schedule):
 def plan_informed_batches(
     privacy: Privacy, *, domain: Domain, dim: int, horizon: int, blocks: int = 1
 ) -> InformedBatches:
-    """Plan `batch="auto"`: a first batch in which d features stand out of the noise, then batches 1.5 times as large.
+    """Plan `batch="auto"`: growing batches, the first large enough for d features to stand out of the noise.
 
         first = min(T/8, max(2 d, 3 (d - 1)^{3/2} r)),     r = sqrt(1.5) std
 
-    with std that of one batch's noise: a fresh batch must outweigh its matrix of noise, whose norm is about r sqrt d,
-    in each of d directions. Few batches are better in the shuffle model, where every batch has noise of its own, and
-    for returning users, who pay in all of them: then batches double or triple. Local noise does not depend on the
-    batches. With `blocks`, at least 7 d users for each. All numbers are public.
+    with std that of one batch's noise, and at least 7 d users for each of several `blocks` (docs/concepts/lints.md).
+    All numbers are public.
     """
     least, returning = 2 * dim * blocks, privacy.participations if privacy.model != "local" else 1
     ratio = 1.5 if returning == 1 else 2.0 if returning < 5 else 3.0
@@ -201,7 +187,7 @@ def plan_informed_batches(
 
 
 class ScheduledLinearPolicy(Policy[State]):
-    """A policy with `dim` features over `horizon` rounds that queries sums of (x y, x x^T), one for every batch."""
+    """A policy that queries one sum of (x y, x x^T) for every batch."""
 
     trusts: ClassVar[tuple[str, ...]] = ("none", "central", "local", "shuffle", "concurrent")
     dim: int
@@ -263,11 +249,9 @@ class ScheduledLinearPolicy(Policy[State]):
 
     @property
     def _batch_privacy(self) -> Privacy:
-        """The privacy that batches are calibrated for.
-
-        A user is in a batch at most once, so in no more than there are. Users who return often need less noise with
-        noise of its own for every batch than in one stream. Local reports take the protocol with less noise.
-        """
+        """The privacy that batches are calibrated for."""
+        # A user is in a batch at most once. Users who return often need less noise if every batch has noise of its own
+        # than in one stream. Local reports take the protocol with less noise.
         often = min(self.privacy.participations, len(self.batch_sizes))
         apart = self.privacy.model == "central" and often >= _OFTEN and self.privacy.calibration == "tight"
         mechanism = "independent" if apart else self.privacy.mechanism
@@ -278,7 +262,7 @@ class ScheduledLinearPolicy(Policy[State]):
         return self._plan_batches(dim=self.dim)
 
     def _plan_batches(self, *, dim: int, domain: Domain | None = None, blocks: int = 1) -> Schedule:
-        """Return the batches that `batch` says; None and "auto" plan them for `blocks` parameters of `dim` numbers."""
+        """Return the batches of `batch`; None and "auto" plan them for `blocks` parameters of `dim` numbers."""
         batch = self.batch
         if isinstance(batch, Schedule):
             return batch
@@ -323,9 +307,7 @@ class LinearSums:
     vector
         Sum of x y.
     gram
-        Sum of x x^T. It is symmetric, and positive definite only where it outweighs the noise.
-    users, batches
-        Devices and batches so far.
+        Sum of x x^T, symmetric, and positive definite only where it outweighs the noise.
     noise_std
         Standard deviation of the noise in an entry of `vector` and in the diagonal of `gram`.
     """
@@ -339,8 +321,7 @@ class LinearSums:
     def ridge(self, regularizer: float) -> Floats:
         """Return the ridge estimate (G + rho I)^{-1} v, (*R, d), with rho = regularizer + noise_std sqrt(2 d).
 
-        The second term is about the largest eigenvalue of the noise in G. A matrix that is not positive definite all
-        the same is shifted until its least eigenvalue is `regularizer`.
+        A matrix that is not positive definite all the same is shifted until its least eigenvalue is `regularizer`.
         """
         dim = self.vector.shape[-1]
         size = regularizer + self.noise_std * math.sqrt(2 * dim)
@@ -353,21 +334,19 @@ class LinearPolicy(ScheduledLinearPolicy[LinearSums]):
     """Base for your own linear policy: write `publish(sums)` and `act(snapshot, contexts, rng)`.
 
     1. The server publishes what devices need, computed from the released sums (`publish`).
-    2. Each of the batch's devices chooses an arm (`act`) and reports (x y, x x^T) of it, clipped.
+    2. Each device of a batch chooses an arm (`act`) and reports (x y, x x^T) of it, clipped.
     3. The server queries the sum of the batch's reports and adds it to the others (`learn`).
 
-    Everything computed from sums is post-processing: the guarantee is that of the releases.
+    The guarantee is that of the releases: everything else is post-processing.
 
     Parameters
     ----------
-    dim
-        Features of an arm.
-    horizon
-        Rounds.
+    dim, horizon
+        Features of an arm, and number of users.
     privacy
-        `bd.none()`, `bd.central(...)`, `bd.local(...)`, `bd.shuffle(...)` or `bd.concurrent(...)`.
+        A privacy model, such as `bd.central(...)`.
     batch
-        Users of a batch, a schedule such as `bd.policies.geometric(first=100, ratio=1.5)`, or None: batches that grow,
+        Users of a batch, a schedule such as `bd.policies.geometric(first=100, ratio=1.5)`, or None: growing batches,
         the first of a size that stands out of the noise.
     """
 
@@ -389,7 +368,6 @@ class LinearPolicy(ScheduledLinearPolicy[LinearSums]):
         """Device: choose an arm for every row of clipped features, (n, K, d)."""
 
     def learn(self, state: LinearSums, episode: FixedLength) -> Generator[SumQuery, Estimate, LinearSums]:
-        """Query the sum of a batch, and add it to the others."""
         released = yield self._query(episode)
         batches = state.batches + 1
         users = self.batch_sizes.before(batches)
@@ -417,9 +395,9 @@ def argmax(scores: Floats, rng: DeviceRandomness) -> Choice:
     Parameters
     ----------
     scores
-        Scores of the arms, (..., K). Scores that are equal in single precision are tied.
+        Scores of the arms, (..., K), which tie if they are equal in single precision.
     rng
-        Decides between tied arms, all being equally likely.
+        Decides between tied arms with equal probabilities.
 
     Returns
     -------
@@ -436,13 +414,7 @@ class LinearSnapshot:
 @stored_as("LinearState")
 @dataclass(frozen=True, kw_only=True)
 class LinearState:
-    """The released sum of the reports of all batches so far, and the snapshot. R = replicate axes.
-
-    Attributes
-    ----------
-    repairs
-        How often a released matrix had to be made positive definite.
-    """
+    """The released sum of all reports so far, a count of repaired matrices, and the snapshot. R = replicate axes."""
 
     total: Floats  # (*R, dim)
     batches: int
@@ -465,7 +437,7 @@ class BatchedLinearPolicy(ScheduledLinearPolicy[LinearState], RunningSumPolicy[L
         return LinearState(total=total, batches=0, repairs=repairs, snapshot=snapshot)
 
     def _update(self, state: LinearState, released: Estimate) -> LinearState:
-        """Return the state after one more release; a matrix that noise made indefinite is repaired, and counted."""
+        """Return the state after one more release; matrices that noise made indefinite are repaired and counted."""
         total = released.total if self._channel.stream is not None else state.total + released.total
         batches = state.batches + 1
         snapshot, repaired = self._estimate(total, batches)
@@ -491,7 +463,7 @@ class BatchedLinearPolicy(ScheduledLinearPolicy[LinearState], RunningSumPolicy[L
         yield self
 
     def _for_phase(self, doublings: int) -> Self:
-        """Return the policy for a later phase of an anytime one: with a horizon that was doubled so often."""
+        """Return the policy for a phase of `Anytime`, its horizon doubled so often."""
         return replace(self, horizon=self.horizon << doublings)
 
     def _calibrated_channels(self) -> dict[int, RunningSumProtocol]:
@@ -507,16 +479,10 @@ class BatchedLinearPolicy(ScheduledLinearPolicy[LinearState], RunningSumPolicy[L
 @stored_as("Start")
 @dataclass(frozen=True, kw_only=True)
 class WarmStart:
-    """A sum of earlier users' reports that was already released. All numbers are public.
+    """A released sum of earlier users' reports. All numbers are public.
 
-    Attributes
-    ----------
-    total, users
-        The released sum, and over how many users.
-    variance
-        Variance of the noise in each coordinate.
-    epsilon, delta, trust
-        The guarantee of those users, who must be others than the policy's own.
+    `variance` is that of the noise in each coordinate. The guarantee (epsilon, delta, trust) is that of those users,
+    who must be others than the policy's own.
     """
 
     total: tuple[float, ...] = field(repr=False)
@@ -533,7 +499,7 @@ class WarmStart:
         object.__setattr__(self, "total", tuple(validation.finite("total", each) for each in total))
 
     def check(self, dim: int) -> None:
-        """Refuse sums of other reports than the policy's, and impossible sums."""
+        """Refuse impossible sums, and sums of other reports than the policy's."""
         if len(self.total) != dim:
             raise InvalidArgument(
                 "start.total", ValueSummary(f"{len(self.total)} numbers"), f"{dim} numbers, as many as a report has"
@@ -542,7 +508,6 @@ class WarmStart:
             raise InvalidArgument("start", ValueSummary("numbers of extreme size"), "a sum of reports")
 
     def plus(self, total: Floats) -> Floats:
-        """Return the total with the sums (*R, dim) of the policy's own users."""
         return np.asarray(total + np.array(self.total))
 
 
@@ -562,11 +527,11 @@ class UniformExploration:
         validation.set_validated(self, validation.unit_interval, "then")
 
     def share(self, users: int) -> float:
-        """Return the share of users who explore in an episode that begins after so many users."""
+        """Return the share of exploring users in an episode after so many users."""
         return 1.0 if users < self.first else self.then
 
     def rounds(self, horizon: int, longest: int) -> float:
-        """Bound the mean number of exploring rounds of a horizon, if episodes have up to `longest` users."""
+        """Bound the mean number of exploring rounds, for episodes of up to `longest` users."""
         alone = min(horizon, self.first + longest - 1) if self.first else 0
         return alone + self.then * (horizon - alone)
 
@@ -585,6 +550,6 @@ def uniform(*, first: int = 0, then: float = 0.0) -> UniformExploration:
     Returns
     -------
     UniformExploration
-        The rule, which is public.
+        The public rule.
     """
     return UniformExploration(first=first, then=then)

@@ -49,7 +49,7 @@ class Confidence:
     ratio: float = 1.0  # of eigenvalues inside the logarithm: lambda_max/lambda_min in Theorem C.2 of [002]
 
     def at(self, batches: int) -> tuple[float, float]:
-        """Return the regulariser and the radius after so many batches."""
+        """Return regulariser and radius after so many batches."""
         noise = self.noises[batches - 1] if batches else self.first
         growth = self.slope * np.sqrt(self._log_det(self.sizes.before(batches)))
         return float(self.ridge[batches]), float(growth + self.biases[batches] + noise)
@@ -63,7 +63,6 @@ class Confidence:
 
     @property
     def radius(self) -> Floats:
-        """The table of radii, (M + 1,)."""
         users = np.concatenate([[0.0], np.cumsum(self.sizes.each(size for size, _ in self.sizes.runs))])
         noise = np.concatenate([[self.first], self.noises])
         return np.asarray(self.slope * np.sqrt(self._log_det(users)) + self.biases + noise)
@@ -84,7 +83,6 @@ class Confidence:
         return np.eye(self.dim)
 
     def facts(self, width: float) -> dict[str, float]:
-        """Return the numbers of the regret bound."""
         return {"radius": width * self.at(len(self.sizes))[1], "smallest": self.smallest}
 
     def bound(self, *, horizon: int, batch: int, dim: int, width: float = 1.0) -> float:
@@ -183,12 +181,11 @@ class PaperConfidence:
 
 @lru_cache(maxsize=256)
 def mean_norm(dim: int) -> float:
-    """Bound E |N| from above, N symmetric with standard normal diagonal and N(0, 1/2) above it.
-
-    Up to 32 dimensions of 4000 fixed draws, plus 4 s.e. Above, sqrt 2 E|g| + E|xi| with g in R^d and xi standard normal
-    (Sudakov-Fernique): e x^T N x, e = +-1, moves from x to y by 2 - 2 <x, y>^2 <= 4 - 4 <x, y> in the mean square, and
-    by 2 + 2 <x, y>^2 <= 8 - 4 <x, y> if e changes too; sqrt 2 <g, x> + e xi moves by as much as stands on the right.
-    """
+    """Bound E |N| from above, N symmetric with standard normal diagonal and N(0, 1/2) above it."""
+    # Up to 32 dimensions: the mean of 4000 fixed draws, plus 4 s.e. Above: sqrt 2 E|g| + E|xi| with g in R^d and xi
+    # standard normal (Sudakov-Fernique): e x^T N x, e = +-1, moves from x to y by 2 - 2 <x, y>^2 <= 4 - 4 <x, y> in the
+    # mean square, and by 2 + 2 <x, y>^2 <= 8 - 4 <x, y> if e changes too; sqrt 2 <g, x> + e xi moves by as much as
+    # stands on the right.
     if dim > _DRAWN:
         log_mean = special.gammaln((dim + 1) / 2) - special.gammaln(
             dim / 2
@@ -200,12 +197,12 @@ def mean_norm(dim: int) -> float:
 
 
 def matrix_quantile(dim: int, tail: float) -> float:
-    """Return what |N| stays below except with probability `tail`, in standard deviations of a coordinate."""
+    """Bound |N| except with probability `tail`, in standard deviations of a coordinate."""
     return mean_norm(dim) + math.sqrt(2 * math.log(1 / tail))
 
 
 def vector_quantile(dim: int, tail: float) -> float:
-    """Return what |h| stays below except with probability `tail`: the chi quantile."""
+    """Bound |h| except with probability `tail`: the chi quantile."""
     return math.sqrt(2 * float(special.gammainccinv(dim / 2, tail)))
 
 
@@ -214,8 +211,8 @@ def noise_bounds(
 ) -> tuple[Floats, Floats]:
     """Bound |N_m| and |h_m|, m = 1..M, simultaneously, each except with probability failure/3.
 
-    matrix_std is that of u^T N u, |u| = 1, in units of `prefix_std`.
-    Flat (one bound for all m) unless `growing`: then dyadic blocks of m, each with its own share of the failure.
+    `matrix_std` is that of u^T N u, |u| = 1, in units of `prefix_std`. One bound holds for all m, or if `growing`, for
+    each dyadic block with its own share of the failure.
     """
     batches = len(prefix_std)
     if not batches or not prefix_std[-1] > 0:  # noise stays in a running sum
@@ -279,17 +276,18 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(200)
 
 @dataclass(frozen=True, kw_only=True)
 class Ellipsoid:
-    """The summed ellipsoid: where theta must be, given released sums of known noise (docs/appendix/proofs.md).
+    """The summed ellipsoid: where theta must be, given released sums of known noise (docs/appendix/proofs.md, G).
 
-    After m batches of t users, with s and sigma the standard deviations of rewards and noise, k sigma that of u^T N u
-    for |u| = 1, |theta| <= S and |N| <= Sigma:
+    After m of M batches, t users, with standard deviations s of rewards, sigma of noise and k sigma of u^T N u for |u|
+    = 1, |theta| <= S and |N| <= Sigma:
 
         omega = sigma^2 (1 + k^2 S^2/2) + s^2 ridge,    R = (omega + s^2 Sigma) I + s^2 G,    rho = omega / s^2,
         beta = sqrt(2 log(3 J/a) + d log(1 + t/(d rho_j))) + q(a/(3 M)) sqrt(1 - s^2 ridge / omega),
         |theta* - theta|_P^2 <= beta^2 + c S^2,    P = G R^{-1} G + c I,    theta = P^{-1} G R^{-1} v,
         c S^2 = 1 + beta^2 (u + (6 u)^3),    u = beta^2 / (S^2 q),    q = (t/d)^2 / (omega + s^2 Sigma + s^2 t/d)
 
-    except with probability a, for all of M batches at once; rho_j is rho, rounded down to one of J powers of 2.
+    except with probability a, for all m at once; rho_j is rho, rounded down to one of J powers of 2. The methods are
+    those of `Confidence`.
     """
 
     dim: int
@@ -366,12 +364,10 @@ class Ellipsoid:
         return floor, beta2, (1 + beta2 * weight) / bound2
 
     def at(self, batches: int) -> tuple[float, float]:
-        """Return the regulariser and the radius after so many batches."""
         _, beta2, weight = self._after(batches)
         return weight, math.sqrt(beta2 + weight * self.parameter_bound**2)
 
     def ahead(self, first: int, count: int) -> OptimismTables:
-        """Return the tables for `count` batches of one user each after `first`."""
         last = np.arange(first, first + count) - 1
         std, matrix = (np.where(last < 0, 0.0, table[np.maximum(last, 0)]) for table in (self.stds, self.matrix))
         floors, beta2, weights = self._of(std, matrix, np.arange(first, first + count, dtype=float))
@@ -380,11 +376,9 @@ class Ellipsoid:
 
     @property
     def radius(self) -> Floats:
-        """The table of radii, (M + 1,)."""
         return np.array([self.at(batches)[1] for batches in range(len(self.sizes) + 1)])
 
     def estimate(self, vector: Floats, gram: Floats, batches: int) -> tuple[Floats, Floats, float, NDArray[np.int64]]:
-        """Return theta (*R, d), the inverse (*R, d, d), the radius, and which matrices were repaired (*R)."""
         floor, beta2, weight = self._after(batches)
         gram = np.ascontiguousarray(gram)
         covariance = self.reward_std**2 * gram + floor * self._identity
@@ -400,11 +394,7 @@ class Ellipsoid:
 
     @cached_property
     def potential(self) -> tuple[float, float]:
-        """Gamma and b with radius |x|_{P^{-1}} <= Gamma |x|_{(A + b I)^{-1}} after every batch, A = sum x x^T.
-
-        g^2/(k + s^2 g) is convex: its tangent at g_0 = sqrt(Sigma^2 + c k/2) - Sigma, of slope alpha, is below it, so
-        P >= alpha (G + Sigma I) + c/2 I >= alpha (A + c/(2 alpha) I), and Gamma = radius / sqrt(alpha).
-        """
+        """Gamma and b with radius |x|_{P^{-1}} <= Gamma |x|_{(A + b I)^{-1}} after every batch, A = sum x x^T."""
         if self._noisy:
             users = np.cumsum(self.sizes.each(size for size, _ in self.sizes.runs))
             std, matrix = self.stds, self.matrix
@@ -418,24 +408,19 @@ class Ellipsoid:
         return math.sqrt(float(largest)), float(np.min(weight / (2 * slope)))
 
     def bound(self, *, horizon: int, batch: int, dim: int, width: float = 1.0) -> float:
-        """Return the regret that Lemma A.2 of [000] promises with this radius."""
         radius, smallest = self.potential
         return float(
             linucb_ellipsoid(horizon=horizon, dim=dim, batch=batch, ellipsoid=width * radius, smallest=smallest)
         )
 
     def facts(self, width: float) -> dict[str, float]:
-        """Return the numbers of the regret bound."""
         radius, smallest = self.potential
         return {"ellipsoid": width * radius, "smallest": smallest}
 
 
 @lru_cache(maxsize=256)
 def stretched_quantile(dim: int, tail: float, stretch: float) -> float:
-    """Return what sqrt(stretch g_1^2 + g_2^2 + ... + g_d^2) stays below except with probability `tail`.
-
-    h - N theta has variance sigma^2 (1 + |theta|^2) along theta and sigma^2 (1 + |theta|^2/2) across, for k = 1.
-    """
+    """Bound sqrt(stretch g_1^2 + g_2^2 + ... + g_d^2) except with probability `tail`."""
     least, most = vector_quantile(dim, tail), math.sqrt(stretch) * vector_quantile(dim, tail)
     if dim == 1 or tail < 1e-200:
         return most

@@ -50,18 +50,9 @@ _LARGEST = 10**5  # users of a batch without a horizon: the runner holds their r
 @stored_as("Posterior")
 @dataclass(frozen=True, kw_only=True)
 class Posterior(LinearSnapshot):
-    """The distribution from which a device draws: theta + root z, z standard normal.
+    """The distribution N(theta, root root^T) from which a device draws; root root^T = alpha^2 P^{-1}.
 
-    R are replicate axes, then arms with models of their own.
-
-    Attributes
-    ----------
-    theta
-        Mean of the posterior.
-    root
-        A root of the covariance: root root^T = alpha^2 P^{-1}.
-    explore
-        Share of devices that take any arm.
+    `explore` is the share of devices that take any arm. R are replicate axes, then arms with models of their own.
     """
 
     theta: Floats  # (*R, d)
@@ -83,47 +74,44 @@ class LinTS(BatchedLinearPolicy):
     """Thompson sampling for linear contextual bandits with `dim` features over `horizon` rounds.
 
     1. The server publishes the posterior of theta, N(theta_hat, alpha^2 P^{-1}), given the sums released so far
-       (`publish`; theta_hat and P are those of `compute_posterior`).
+       (`publish`; see `compute_posterior`).
     2. Each device of a batch draws a parameter from it and plays the arm with the largest <x, theta> (`act`).
     3. Each device reports (x y, x x^T) of that arm, clipped, by the protocol of the privacy model (`report`).
     4. The server queries the sum of the batch and computes the posterior anew (`learn`).
 
-    One batch covers many arms, in proportion to how likely each is the best, so batches may grow. Privacy: the draw
-    uses the snapshot, the device's coins and its own features, so snapshots and other users' actions are
-    post-processing of releases. Rewards are clipped to [0, 1] before a statistic is formed. References: Thompson 1933;
-    Agrawal and Goyal 2013. Deviations: the posterior of noisy sums, intercept reports, batches.
+    Privacy: a draw uses the snapshot, the device's coins and its own features, so snapshots and other users' actions
+    are post-processing of releases. Rewards are clipped to [0, 1] before a statistic is formed. References: Thompson
+    1933; Agrawal and Goyal 2013. Deviations: the posterior of noisy sums, intercept reports, batches.
 
     Parameters
     ----------
     dim
         Features of an arm.
     horizon
-        Number of users. None (unlimited) is allowed without privacy and in the local and shuffle models; the policy
-        learns from the first 10^9 users, in batches of at most 10^5.
+        Number of users. None: unlimited (not in the central and concurrent models); the policy then learns from the
+        first 10^9, in batches of at most 10^5.
     n_arms, features
-        Instead of `dim`: number of arms, and of features per user. Every arm has a parameter of its own; a constant is
-        added for you. All rows of a context are the user's features (`PerArmReport`). `n_arms` may be left out:
-        `bd.Agent(policy, arms=...)` and `bd.simulate` find the number.
+        Instead of `dim`: number of arms, and of features per user. Every arm has its own parameter, and a constant is
+        added for you. All rows of a context are the user's features. `bd.Agent(policy, arms=...)` and `bd.simulate`
+        find `n_arms`.
     privacy
-        `bd.none()`, `bd.central(...)`, `bd.local(...)`, `bd.shuffle(...)` or `bd.concurrent(...)`.
+        A privacy model, such as `bd.central(...)`.
     intercept
-        Whether the last feature is a constant (any number > 0). Reports then need about half the noise
-        (`InterceptReport`), features count as (z, 1) with |z| <= 1, and theta is in those units.
+        Whether the last feature is a constant (any number > 0). Reports then need about half the noise, features count
+        as (z, 1) with |z| <= 1, and theta is in those units.
     batch
         Users per batch, a schedule such as `bd.policies.geometric(first=100, ratio=1.5)`, or "auto": growing batches,
-        the first as large as the noise asks for, while enough users are left to learn (`InformedBatches`).
+        the first as large as the noise requires.
     alpha
-        Standard deviations of the draw: more explores more and has thinner tails (docs/concepts/lints.md has
-        measurements). Privacy does not depend on it.
+        Standard deviations of the draw: more explores more (docs/concepts/lints.md). Privacy does not depend on it.
     prior
-        Typical size of the parameter without the constant. None: 1/2 with an intercept, where rewards are centred,
-        else 1.
+        Typical size of the parameter without the constant. None: 1/2 with an intercept, else 1.
     reward_std
         Largest standard deviation of a reward about its mean.
     explore
         `bd.policies.uniform(first=n, then=p)`: uniform exploration besides the draws.
     start
-        Released sums of earlier users to begin with: `log.start(policy, privacy=...)` makes them from a log.
+        Released sums of earlier users, from `log.start(policy, privacy=...)`.
     """
 
     execution = Execution(player="frozen")
@@ -147,22 +135,18 @@ class LinTS(BatchedLinearPolicy):
     start: WarmStart | None = None
 
     def publish(self, state: LinearState) -> LinearSnapshot:
-        """1. Publish the posterior of the sums released so far."""
         return state.snapshot
 
     def act(self, snapshot: Posterior, contexts: Floats, coins: DeviceRandomness) -> Choice:
-        """2. Device: draw a parameter and choose the best arm for it; (*R, rounds, K, d) -> (*R, rounds)."""
         rows = self._selector.rows(contexts)
         actions = self._selector.actions(snapshot, rows, coins)
         return SampledChoice(actions=actions, chances=lambda: self._chances(snapshot, rows, actions, taken=True)[0])
 
     def learn(self, state: LinearState, episode: FixedLength) -> Generator[SumQuery, Estimate, LinearState]:
-        """4. Query the sum of the batch, and compute the posterior anew."""
         released = yield self._query(episode)
         return self._update(state, released)
 
     def _estimate(self, total: Floats, batches: int) -> tuple[Posterior, NDArray[np.int64]]:
-        """Return the posterior of the released sums (*R, dim) of so many batches, and whose matrices were cut (*R)."""
         noise, (vector, matrix) = self._noise[batches], self._domain.variances
         users = self._channel.sizes.before(batches)
         size = (0.5 if self._centre else 1.0) if self.prior is None else self.prior
@@ -224,7 +208,7 @@ class LinTS(BatchedLinearPolicy):
 
     @cached_property
     def _domain(self) -> RegressionReport:
-        """Domain of the reports: of x, of (z, 1) with centred rewards, or of one arm's features."""
+        """Domain of reports: of x, of (z, 1) with centred rewards, or of one arm's features."""
         if self.features is not None:
             return PerArmReport(features=self.dim, n_arms=require_arm_count(self.n_arms))
         if self.intercept:
@@ -298,7 +282,7 @@ class LinTS(BatchedLinearPolicy):
     def _chances_of_one(
         self, mean: Floats, root: Floats, contexts: Floats, actions: Ints, *, taken: bool
     ) -> tuple[Floats, Floats]:
-        """Return the probabilities of these actions of one run, and their standard errors: (n, K, d), (n,) -> (n,)."""
+        """Return probabilities of one run's actions, and standard errors: (n, K, d), (n,) -> (n,)."""
         draws = self._selector.draws
         if not isinstance(draws, PerArmDraw):
             return shared_draw_probabilities(mean, root, contexts, actions, taken=taken)
@@ -344,14 +328,12 @@ def compute_posterior(
 ) -> tuple[Floats, Floats, NDArray[np.bool_]]:
     """Return mean (*R, d), root of the covariance (*R, d, d), and whose eigenvalues were cut (*R), given noisy sums.
 
-    Released are v = sum x y + h and G = sum x x^T + N with known variances of h and N (`noise`), so that
-    v = G theta + (h - N theta + e) with e = sum x (y - <x, theta>) of covariance s^2 sum x x^T. With tau_j the prior's
+    The sums are v = sum x y + h and G = sum x x^T + N whose noise has known variances. With tau_j the prior's
     E theta_j^2, T = diag(tau), R = Omega + s^2 G_+ and Omega_ii = var(h_i) + sum_j var(N_ij) tau_j,
 
         P = G_+ R^{-1} G_+ + T^{-1},   theta_hat = P^{-1} G_+ R^{-1} v
 
-    are the posterior's precision and mean; G_+ is G with negative eigenvalues cut to 0. Only released and public
-    numbers enter.
+    are the posterior's precision and mean; G_+ is G with negative eigenvalues cut to 0 (docs/concepts/lints.md).
     """
     positive, cut = _cut_negative_eigenvalues(matrix)
     omega = noise[0] + noise[1] @ second_moments  # (d,)
@@ -404,7 +386,7 @@ def shared_draw_probabilities(
 ) -> tuple[Floats, Floats]:
     """Return probabilities and their standard errors: (d,), (d, d), (n, K, d), (n,) -> (n,).
 
-    `taken` says that these arms were drawn, so that no probability is 0.
+    `taken`: the arms were drawn, so that no probability is 0.
     """
     best = np.take_along_axis(contexts, actions[:, None, None], axis=1)
     apart = best - contexts  # (n, K, d)
@@ -440,11 +422,10 @@ def _average_over_directions(
 
 
 def _best_arm_probability(apart: Floats, mean: Floats, spread: Floats) -> Floats:
-    """Return P(<a_j, mean> + r <a_j, s> >= 0 for all j) of the a_j of `apart` (K, d) and s of `spread` (d, directions).
-
-    With levels l_j = <a_j, mean> and t = 1/r this is t >= w_j where l_j > 0 and t <= w_j where l_j < 0, for r > 0, with
-    w_j = <-a_j / l_j, s>; for r < 0 it is the same of -s. So one product, of which the largest and least are taken.
-    """
+    """Return P(<a_j, mean> + r <a_j, s> >= 0 for all j), a_j of `apart` (K, d), s of `spread` (d, directions)."""
+    # With levels l_j = <a_j, mean> and t = 1/r this is t >= w_j where l_j > 0 and t <= w_j where l_j < 0, for r > 0,
+    # with w_j = <-a_j / l_j, s>; for r < 0 it is the same of -s. So one product, of which the largest and least are
+    # taken.
     level = apart @ mean  # (K,)
     ahead, behind = level > _LEVEL, level < -_LEVEL
     even = ~(ahead | behind) & np.any(apart != 0, axis=-1)
@@ -465,7 +446,6 @@ def _best_arm_probability(apart: Floats, mean: Floats, spread: Floats) -> Floats
 
 
 def _norm_cdf(radius: Floats, dim: int) -> Floats:
-    """Return P(|z| <= radius)."""
     return np.asarray(special.gammainc(dim / 2, radius**2 / 2))
 
 
@@ -488,7 +468,7 @@ def _draw_directions(dim: int, block: int) -> Floats:
 
 
 def per_arm_draw_probabilities(mean: Floats, spread: Floats, actions: Ints) -> Floats:
-    """Return the chance that the chosen one of independent scores N(mean, spread^2), (n, K), is the largest, (n,)."""
+    """Return the probability that the chosen score is the largest, (n,), of independent N(mean, spread^2), (n, K)."""
     if len(actions) > 1:  # decisions that are alike are computed once
         alike = np.concatenate([mean, spread, actions[:, None]], axis=1)
         _, first, again = np.unique(alike, axis=0, return_index=True, return_inverse=True)
@@ -504,11 +484,9 @@ def per_arm_draw_probabilities(mean: Floats, spread: Floats, actions: Ints) -> F
 
 
 def _count_nodes(spread: Floats, actions: Ints) -> Ints:
-    """Return how many nodes each integral needs, (n,).
-
-    In the complex plane the integrand grows as exp(s y^2 / 2), s = 1 + sum_j (spread_k / spread_j)^2, so that the
-    trapezoidal rule of step h errs by about exp(-2 pi^2 / (s h^2)): below 1e-17 for h <= 0.7 / sqrt s.
-    """
+    """Return how many nodes each integral needs, (n,)."""
+    # In the complex plane the integrand grows as exp(s y^2 / 2), s = 1 + sum_j (spread_k / spread_j)^2, so that the
+    # trapezoidal rule of step h errs by about exp(-2 pi^2 / (s h^2)): below 1e-17 for h <= 0.7 / sqrt s.
     own = np.take_along_axis(spread, actions[:, None], axis=1)
     widths = np.sqrt(np.sum(_divide_safely(own, spread) ** 2, axis=1))  # sqrt s: the arm itself adds the 1
     needed = np.where(widths > 0, widths, np.inf) * (18 / 0.7) + 1  # NaN, where nothing varies: the most

@@ -51,14 +51,9 @@ from bandanna.types import Floats, Ints
 @stored_as("LinUCBSnapshot")
 @dataclass(frozen=True, kw_only=True)
 class OptimisticSnapshot(LinearSnapshot):
-    """All that a device needs to act: public, because it is computed from releases only. R = replicate axes.
+    """The public numbers that a device needs: the estimate theta, P^{-1} and the radius beta.
 
-    Attributes
-    ----------
-    theta, inverse, radius
-        The estimate, P^{-1}, and beta.
-    explore
-        Share of users who take any arm.
+    `explore` is the share of users who take any arm. R = replicate axes.
     """
 
     theta: Floats  # (*R, d)
@@ -69,7 +64,7 @@ class OptimisticSnapshot(LinearSnapshot):
 
 @dataclass(frozen=True, kw_only=True)
 class ArmTable:
-    """Features of a fixed set of arms, tabulated so that an index is two small products. R = replicate axes."""
+    """Tabulated features of fixed arms, so that an index is two small products. R = replicate axes."""
 
     linear: Floats  # (*R, d, K)
     squares: Floats | None  # (*R, d(d+1)/2, K): x_i x_j, doubled above the diagonal; None: more than `PRODUCTS`
@@ -97,8 +92,8 @@ _shuffled = partial(_named, trust="shuffle", guarantee="shuffle DP", defaults={"
 class LinUCB(BatchedLinearPolicy):
     """Optimistic linear contextual bandit with `dim` features over `horizon` rounds.
 
-    1. The server publishes theta_hat = P^{-1} v, P^{-1} and the radius beta of a set that holds theta, given the sums
-       v and P - lambda I released so far (`publish`; lambda and beta are those of `radii`).
+    1. The server publishes theta_hat = P^{-1} v, P^{-1} and the radius beta of a set that holds theta, given the sums v
+       and P - lambda I released so far (`publish`; lambda and beta are those of `radii`).
     2. Each device of a batch plays the arm with the largest <x, theta_hat> + beta |x|_{P^{-1}} (`act`).
     3. Each device reports (x y, x x^T) of that arm, clipped, by the protocol of the privacy model (`report`).
     4. The server queries the sum of the batch and computes the set anew (`learn`).
@@ -107,39 +102,37 @@ class LinUCB(BatchedLinearPolicy):
 
     Parameters
     ----------
-    dim
-        Features of an arm.
-    horizon
-        Number of users.
+    dim, horizon
+        Features of an arm, and number of users.
     privacy
-        `bd.none()`, `bd.central(...)`, `bd.local(...)`, `bd.shuffle(...)` or `bd.concurrent(...)`.
+        A privacy model, such as `bd.central(...)`.
     batch
-        Users per batch, or a schedule such as `bd.policies.geometric(first=100, ratio=1.3)`. "paper": T^{3/5}
-        (shuffle; T^{2/3} for returning users), T^{3/4} (local), T^{1/2} (central). "best": the size with the least
+        Users per batch, or a schedule such as `bd.policies.geometric(first=100, ratio=1.3)`. "paper": T^{3/5} (shuffle;
+        T^{2/3} for returning users), T^{3/4} (local), T^{1/2} (central). "best": the size with the least
         `regret_bound`. None: every round, or "paper" in the shuffle model. For concurrent shufflers a batch is the
-        lowest of their tree: "paper" is the counter's, None suits bandits (`compute_concurrent_batch_size`).
+        lowest of their tree: "paper" is the counter's, None suits bandits.
     failure
-        Probability with which the confidence set may fail.
+        Failure probability of the confidence set.
     width
-        Factor of the radius. 1 is what the theorem needs; smaller explores less (0.2: up to four times less regret,
-        docs/appendix/measurements.md). Privacy does not depend on it.
+        Factor of the radius. 1 is the theorem; 0.2 often has less regret (docs/appendix/measurements.md). Privacy does
+        not depend on it.
     ridge
         Least regulariser.
     parameter_bound
         Bound on |theta|.
     growing
-        For confidence="lemma": let the regulariser grow with the noise released so far. "exact" always does.
+        For confidence="lemma": let the regulariser grow with the noise released so far.
     confidence
-        "exact": all theta that the released sums and the law of their noise allow (`Ellipsoid`). "lemma": Lemma A.2 of
-        [000] with quantiles of that noise. "paper" or `bd.policies.PaperConfidence(...)`: as printed, Lemma A.4 of
-        [000]; for concurrent shufflers Theorem C.3 of [002], which fails in 1 of n runs.
+        "exact": all theta that the released sums and the law of their noise allow. "lemma": Lemma A.2 of [000] with
+        quantiles of that noise. "paper" or `bd.policies.PaperConfidence(...)`: as printed, Lemma A.4 of [000]; for
+        concurrent shufflers Theorem C.3 of [002], which fails in 1 of n runs.
     ties
-        "random": the device's coins decide between arms whose indices are equal in single precision. "first": the first
-        of them. Arms without features of their own are tied until something is known.
+        "random": the device's coins decide between indices that are equal in single precision. "first": the first of
+        them.
     explore
-        `bd.policies.uniform(first=1_000, then=0.01)`: uniform exploration. A device logs the probability of both.
+        `bd.policies.uniform(first=1_000, then=0.01)`: uniform exploration.
     reward_centre
-        Number in [0, 1] that rewards are reported less: 0.5 needs a quarter less noise. Right only where the features
+        Number in [0, 1] that is subtracted from rewards: 0.5 needs a quarter less noise. Right only where the features
         have a constant in their span. theta and parameter_bound are then those of the centred rewards.
     """
 
@@ -156,20 +149,16 @@ class LinUCB(BatchedLinearPolicy):
     reward_centre: float = 0.0
 
     def publish(self, state: LinearState) -> LinearSnapshot:
-        """1. Publish the estimate and the set of parameters that the sums released so far allow."""
         return state.snapshot
 
     def act(self, snapshot: OptimisticSnapshot, contexts: Floats, coins: DeviceRandomness) -> Choice:
-        """2. Device: choose an arm with the largest index; (*R, rounds, K, d) -> (*R, rounds)."""
         return self._selector.act(snapshot, contexts, coins)
 
     def learn(self, state: LinearState, episode: FixedLength) -> Generator[SumQuery, Estimate, LinearState]:
-        """4. Query the sum of the batch, and compute the set anew."""
         released = yield self._query(episode)
         return self._update(state, released)
 
     def _estimate(self, total: Floats, batches: int) -> tuple[OptimisticSnapshot, NDArray[np.int64]]:
-        """Return the snapshot of the sums (*R, dim) of so many batches, and which matrices were shifted (*R)."""
         users = self._channel.sizes.before(batches)
         vector, gram = self._domain.sums(total, users)
         theta, inverse, radius, repaired = self.radii.estimate(vector, gram, batches)
@@ -237,9 +226,9 @@ class LinUCB(BatchedLinearPolicy):
         raise InvalidArgument("batch", batch, 'a whole number, a schedule, "paper" or "best"')
 
     def _best_size(self, least: int) -> int:
-        """Return the size with the least `regret_bound`, which is never larger than that of "paper".
+        """Return the size with the least `regret_bound`, never above that of "paper".
 
-        If all bounds exceed T, the size with the least bound of confidence="lemma".
+        If all bounds exceed T, confidence="lemma" decides.
         """
         paper = replace(self, batch="paper")
         assert isinstance(paper._schedule, FixedBatches)
@@ -267,7 +256,7 @@ class LinUCB(BatchedLinearPolicy):
 
     @cached_property
     def radii(self) -> Confidence | Ellipsoid:
-        """Regulariser and radius after every batch: public, known before the first round."""
+        """Regulariser and radius after every batch, public and fixed in advance."""
         stds, sizes, independent = self._channel.prefix_std(along=True), self._channel.sizes, self._channel.independent
         shared: dict[str, Any] = {
             "dim": self.dim,
@@ -289,7 +278,7 @@ class LinUCB(BatchedLinearPolicy):
 
     @property
     def regret_bound(self) -> float:
-        """The bound of Lemma A.2 of [000] at the horizon, with this radius and matrix (docs/appendix/proofs.md)."""
+        """The bound of Lemma A.2 of [000] at the horizon (docs/appendix/proofs.md)."""
         largest = max(self._channel.sizes.counts())
         explored = 0.0 if self.explore is None else self.explore.rounds(self.horizon, largest)
         return explored + self.radii.bound(horizon=self.horizon, batch=largest, dim=self.dim, width=self.width)
@@ -353,7 +342,7 @@ class LinUCB(BatchedLinearPolicy):
 
 
 def _quadratic(matrix: Floats, arms: Floats) -> Floats:
-    """Return x^T A x of arms in columns, one replicate after the other: (*R, d, d), (*R, d, K) -> (*R, 1, K)."""
+    """Return x^T A x of arms in columns: (*R, d, d), (*R, d, K) -> (*R, 1, K)."""
     *shape, d, n_arms = arms.shape
     found, product = np.empty((*shape, 1, n_arms)), np.empty((d, n_arms))
     each = zip(matrix.reshape(-1, d, d), arms.reshape(-1, d, n_arms), found.reshape(-1, n_arms), strict=True)

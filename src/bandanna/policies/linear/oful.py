@@ -59,7 +59,7 @@ _OBSERVERS = (
 
 
 class RareSwitchingLinearPolicy(Policy[State]):
-    """Base of both policies: an optimistic linear policy that acts on an estimate as of its last switch."""
+    """Base of both policies, optimistic and linear with an estimate as of the last switch."""
 
     dim: int
     horizon: int
@@ -77,7 +77,6 @@ class RareSwitchingLinearPolicy(Policy[State]):
 
     @cached_property
     def domain(self) -> RewardDomain:
-        """Domain of rewards: the declared range."""
         return make_reward_domain(self.reward_range)
 
     @property
@@ -96,7 +95,7 @@ class RareSwitchingLinearPolicy(Policy[State]):
 @stored_as("OFULState")
 @dataclass(frozen=True, kw_only=True)
 class OFULState:
-    """One run, all of it public: `gram` V of all rounds so far, `vector` the sum of all releases."""
+    """One run, all public: `gram` V of all rounds so far, `vector` the sum of all releases."""
 
     gram: Floats  # (d, d)
     vector: Floats  # (d,)
@@ -131,13 +130,13 @@ class OFUL(RareSwitchingLinearPolicy[OFULState], PublicStoppingPolicy[OFULState]
     feature_bound, parameter_bound
         Features are clipped to the first norm; the second bounds |theta|.
     reward_std
-        Sub-Gaussian constant of the rewards. None: half the width of the range.
+        Sub-Gaussian constant of the rewards. None: half the range's width.
     ridge
         V begins at ridge I.
     growth
-        C: switch when the determinant has grown by 1 + C.
+        C in step 3.
     failure
-        Probability with which the confidence set may fail.
+        Failure probability of the confidence set.
     width
         Factor of the radius; 1 is the theorem. Privacy does not depend on it.
     confidence, eigenvalue
@@ -163,15 +162,12 @@ class OFUL(RareSwitchingLinearPolicy[OFULState], PublicStoppingPolicy[OFULState]
     eigenvalue: float | None = None
 
     def publish(self, state: OFULState) -> OptimisticSnapshot:
-        """1. Publish the snapshot as of the last switch."""
         return state.snapshot
 
     def act(self, snapshot: OptimisticSnapshot, contexts: Floats, coins: DeviceRandomness) -> Choice:
-        """2. Device: choose the first arm with the largest index, of every round: (rounds, K, d)."""
         return make_certain_choice(first_best(score_contexts(snapshot, clip_norm(contexts, self.feature_bound))))
 
     def stopping_round(self, state: OFULState, features: Floats) -> int | None:
-        """3. Return after how many of these rounds, (n, d), the policy switches, by bisection; None if it does not."""
         x = clip_norm(features, self.feature_bound)
         limit = state.log_det + math.log1p(self.growth)
         if not _log_det(state.gram + x.T @ x) > limit:
@@ -187,13 +183,11 @@ class OFUL(RareSwitchingLinearPolicy[OFULState], PublicStoppingPolicy[OFULState]
         return high
 
     def advance_public(self, state: OFULState, features: Floats) -> OFULState:
-        """3. Return V after more rounds of the running episode, (n, d)."""
         check_all_finite("features", features)
         x = clip_norm(features, self.feature_bound)
         return replace(state, gram=state.gram + x.T @ x, rounds=state.rounds + len(x))
 
     def report(self, query: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
-        """4. Device: report x r, both clipped."""
         domain = query.protocol.domain
         assert played.features is not None
         assert isinstance(domain, DirectionRewardDomain)
@@ -202,7 +196,6 @@ class OFUL(RareSwitchingLinearPolicy[OFULState], PublicStoppingPolicy[OFULState]
         return replace(reported, clipped=self._count_clipped(played.features, played.rewards, self.feature_bound))
 
     def learn(self, state: OFULState, episode: StoppedByPublicData) -> Generator[SumQuery, Estimate, OFULState]:
-        """5. Query the sum of the episode once, and switch."""
         released = yield self.query
         vector, log_det, switches = state.vector + released.total, _log_det(state.gram), state.switches + 1
         snapshot = self._snapshot(state.gram, vector, log_det, switches=switches, rounds=state.rounds)
@@ -228,7 +221,6 @@ class OFUL(RareSwitchingLinearPolicy[OFULState], PublicStoppingPolicy[OFULState]
 
     @property
     def protocol(self) -> BatchProtocol:
-        """The protocol of an episode's sum."""
         assert isinstance(self.query.protocol, BatchProtocol)
         return self.query.protocol
 
@@ -285,7 +277,7 @@ def _log_det(matrix: Floats) -> float:
 @stored_as("Outer")
 @dataclass(frozen=True, kw_only=True)
 class RankOneDomain(SymmetricMatrix):
-    """Matrices x x^T with |x|^2 <= `bound`: they differ by at most sqrt 2 bound in Frobenius norm, not 2 bound."""
+    """Matrices x x^T with |x|^2 <= `bound`: they differ by at most sqrt 2 bound in Frobenius norm."""
 
     @property
     def sensitivity(self) -> float:
@@ -339,9 +331,9 @@ class OFULJDP(RareSwitchingLinearPolicy[OFULJDPState]):
     share
         The matrix's part of the budget, in units of mu^2 (rho).
     pricing
-        "joint", or "separate": as if worst cases of both could meet, with more noise.
+        "joint", or "separate": the sum of both worst cases, with more noise.
     reward_range
-        Rewards are clipped into it. The noise on the vector scales with its largest absolute value.
+        Rewards are clipped into it. The vector's noise scales with its largest absolute value.
     dim, horizon, parameter_bound, reward_std, ridge, growth, failure, width
         As those of `OFUL`.
     """
@@ -364,15 +356,12 @@ class OFULJDP(RareSwitchingLinearPolicy[OFULJDPState]):
     pricing: str = "joint"
 
     def publish(self, state: OFULJDPState) -> OptimisticSnapshot:
-        """1. Publish the snapshot as of the last switch."""
         return state.snapshot
 
     def act(self, snapshot: OptimisticSnapshot, contexts: Floats, coins: DeviceRandomness) -> Choice:
-        """2. Device: choose the first arm with the largest index, of every round: (rounds, K, d)."""
         return make_certain_choice(first_best(score_contexts(snapshot, clip_norm(contexts, 1.0))))
 
     def report(self, query: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
-        """3. Device: report x x^T, or x r, both clipped."""
         assert played.features is not None
         check_all_finite("features", played.features)
         x, rewards = clip_norm(played.features, 1.0), self.domain.report(played)
@@ -381,7 +370,6 @@ class OFULJDP(RareSwitchingLinearPolicy[OFULJDPState]):
         return domain.sealed(values, clipped=self._count_clipped(played.features, played.rewards, 1.0))
 
     def learn(self, state: OFULJDPState, episode: FixedLength) -> Generator[SumQuery, Estimate, OFULJDPState]:
-        """4. Query the matrix; if the released matrix has grown, query the vector too and switch."""
         gram = (yield self._queries[0]).total
         outer = self.matrix.domain
         assert isinstance(outer, RankOneDomain)
@@ -417,7 +405,7 @@ class OFULJDP(RareSwitchingLinearPolicy[OFULJDPState]):
 
     @cached_property
     def _queries(self) -> tuple[SumQuery, SumQuery]:
-        """Queries of matrix and vector, which share the budget's mu^2; a little less where their tails need room."""
+        """Queries of matrix and vector, which share the budget's mu^2, less some room for their tails."""
         assert self.batch is not None
         assert self.privacy.budget is not None
         steps, budget = max(1, self.horizon // self.batch), self.privacy.budget
@@ -447,13 +435,11 @@ class OFULJDP(RareSwitchingLinearPolicy[OFULJDPState]):
 
     @property
     def matrix(self) -> CentralContinual:
-        """The protocol of running sums of x x^T over the public batches."""
         assert isinstance(self._queries[0].protocol, CentralContinual)
         return self._queries[0].protocol
 
     @property
     def vector(self) -> CentralGaussian:
-        """The protocol of an episode's sum of x r."""
         assert isinstance(self._queries[1].protocol, CentralGaussian)
         return self._queries[1].protocol
 
@@ -468,7 +454,7 @@ class OFULJDP(RareSwitchingLinearPolicy[OFULJDPState]):
 
     @cached_property
     def matrix_bound(self) -> float:
-        """Sigma, a bound on the norm of the matrix's noise."""
+        """Sigma, which bounds the matrix's noise."""
         stds = self.matrix.prefix_std()
         return float(stds.max()) * matrix_quantile(self.dim, self.failure / 3 / len(stds))
 

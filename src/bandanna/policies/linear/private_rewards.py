@@ -77,8 +77,7 @@ class LinTSRewards(ScheduledLinearPolicy[LinTSRewardsState]):
     privacy
         `bd.central(...)`, `bd.local(...)` (pure: delta is not spent), `bd.shuffle(...)` or `bd.none()`.
     public_contexts
-        True states that everybody may know every user's features. Otherwise arms must be fixed: `Agent(arms=...)`, an
-        environment with fixed arms.
+        True states that everybody may know every user's features. Otherwise arms must be fixed.
     intercept, batch, alpha, prior, reward_std
         As those of `LinTS`.
     """
@@ -97,22 +96,18 @@ class LinTSRewards(ScheduledLinearPolicy[LinTSRewardsState]):
     reward_std: float = 0.5
 
     def publish(self, state: LinTSRewardsState) -> Posterior:
-        """1. Publish the posterior of the sums released so far."""
         return state.snapshot
 
     def act(self, snapshot: Posterior, contexts: Floats, coins: DeviceRandomness) -> Choice:
-        """2. Device: draw a parameter and choose the best arm for it."""
         return self.sampler.act(snapshot, contexts, coins)
 
     def report(self, query: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
-        """3. Device: report the private or the public statistic, as the query says."""
         assert played.features is not None
         private, public = self._statistics
         statistic = public if isinstance(query.protocol.domain, LinearReport) else private
         return statistic.statistic(query.protocol.domain, played.features, played.rewards, None, coins)
 
     def learn(self, state: LinTSRewardsState, episode: FixedLength) -> Generator[SumQuery, Estimate, LinTSRewardsState]:
-        """4. Query the private sum of a batch and the public ones, and compute the posterior anew."""
         answer = yield SumQuery(protocol=self._channel.protocols[episode.users])
         features = yield self.public
         released = answer.total if self._channel.stream is not None else state.released + answer.total
@@ -141,7 +136,7 @@ class LinTSRewards(ScheduledLinearPolicy[LinTSRewardsState]):
 
     @cached_property
     def sampler(self) -> LinTS:
-        """The LinTS policy whose devices see, draw and choose in the same way."""
+        """The LinTS policy whose devices draw and choose in the same way."""
         shared = {name: getattr(self, name) for name in ("dim", "horizon", "intercept", "alpha", "prior", "reward_std")}
         return LinTS(**shared, privacy=none())  # sums are queried here
 
@@ -151,17 +146,15 @@ class LinTSRewards(ScheduledLinearPolicy[LinTSRewardsState]):
 
     @cached_property
     def domain(self) -> Ball:
-        """Domain of the private statistic w x (r - 1/2)."""
         return Ball(dim=self.dim, bound=0.5)
 
     @cached_property
     def public(self) -> SumQuery:
-        """Query of the public sums of x/2 and x x^T, of features in the unit ball."""
         return SumQuery(protocol=PublicSum(domain=LinearReport(features=self.dim)), step=1)
 
     @cached_property
     def _weights(self) -> Floats:
-        """w, (d,): products with (z, 1), |z| <= 1, or with |x| <= 1 are in the unit ball."""
+        """w, (d,), whose products with (z, 1), |z| <= 1, or with |x| <= 1 are in the unit ball."""
         if not self.intercept:
             return np.ones(self.dim)
         return np.append(np.ones(self.dim - 1), _CONSTANT) * (_SHRINK / math.hypot(1.0, _CONSTANT))
@@ -176,7 +169,6 @@ class LinTSRewards(ScheduledLinearPolicy[LinTSRewardsState]):
 
     @cached_property
     def _schedule(self) -> Schedule:
-        """The batches of LinTS for less noise; growing ones double in the shuffle model."""
         found = self._plan_batches(dim=self.dim, domain=self.domain)
         doubling = self.privacy.model == "shuffle" and self.privacy.noisy and found is not self.batch
         return replace(found, ratio=max(found.ratio, 2.0)) if doubling and isinstance(found, InformedBatches) else found
@@ -228,7 +220,7 @@ class LinTSRewards(ScheduledLinearPolicy[LinTSRewardsState]):
 
     @cached_property
     def _statistics(self) -> tuple[WeightedStatistic, PublicStatistic]:
-        """The private statistic, whose sign is answered at random in the local model, and the public one."""
+        """The private statistic, randomized to a bit in the local model, and the public one."""
         seen, weights = self.sampler._domain, tuple(self._weights.tolist())
         return WeightedStatistic(seen=seen, weights=weights, bits=self._answers), PublicStatistic(
             seen=seen, scale=self._scale
