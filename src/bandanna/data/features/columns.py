@@ -136,7 +136,6 @@ def _words(text: str, words: bool) -> list[bytes]:
 
 
 def _token_hashes(value: Any, words: bool) -> list[int] | None:
-    """Return the CRC-32 of the tokens of a value that may be no text; None if it has none."""
     if isinstance(value, str | bytes):
         text = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
         return [zlib.crc32(word, _TEXT) for word in _words(text, words)]

@@ -183,7 +183,6 @@ def _target_from_function(log: Log, function: Any, name: str) -> Floats:
 
 
 def _check_target(log: Log, chances: Floats, name: str) -> Floats:
-    """Check probabilities: rows add up to 1, and are 0 for arms that could not be given."""
     if chances.shape != (len(log), log.n_arms):
         raise InvalidStatistic(
             f"shape of {name}", ValueSummary(chances.shape), f"({len(log)}, {log.n_arms}): events, arms"
