@@ -16,21 +16,10 @@ _PACKAGES = (
 def load_lazily(
     package: str, names: Mapping[str, str], modules: Mapping[str, str]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """Return `__getattr__`, `__dir__` and `__all__` for a package whose names are loaded when they are first used.
+    """Return `__getattr__`, `__dir__` and `__all__` for a package whose names are loaded at their first use.
 
-    Parameters
-    ----------
-    package
-        `__name__` of the package.
-    names
-        For each module below the package the public names that it defines, separated by blanks.
-    modules
-        For each public module its place below the package.
-
-    Returns
-    -------
-    tuple
-        What the package binds to `__getattr__`, `__dir__` and `__all__`.
+    `names` gives the public names of each module below the package, separated by blanks; `modules` gives the place of
+    each public module.
     """
     homes = {name: f"{package}.{home}" for home, defined in names.items() for name in defined.split()}
     places = {name: f"{package}.{place}" for name, place in modules.items()}
@@ -55,8 +44,7 @@ def load_lazily(
 class UnknownName(AttributeError):
     """A name that a package does not have.
 
-    The nearest right name is looked for when the error is shown: `hasattr` and `from bandanna import validation` raise
-    it too.
+    The nearest name is found when the error is shown: `hasattr` raises it too.
     """
 
     def __init__(self, package: str, name: str, public: list[str]) -> None:
@@ -80,7 +68,7 @@ class UnknownName(AttributeError):
 
 
 def _list_names_of_packages(asking: str) -> dict[str, str]:
-    """Return the public names of the packages, each with its place below `bandanna`; the first package wins."""
+    """Return public names with their places below `bandanna`; the first package wins."""
     top = importlib.import_module("bandanna")
     found = {} if asking == "bandanna" else {name: name for name in top.__all__}
     for package in _PACKAGES:

@@ -37,7 +37,7 @@ class ValueSummary(str):
 
     @classmethod
     def of(cls, value: Any) -> ValueSummary:
-        """Return the type and the shape of a value, and nothing of its contents."""
+        """Return a value's type and shape, and nothing of its contents."""
         if value is None or isinstance(value, ValueSummary):
             return cls(value)
         name = type(value).__name__.replace("ndarray", "array")
@@ -46,9 +46,9 @@ class ValueSummary(str):
 
     @classmethod
     def of_failure(cls, error: BaseException) -> ValueSummary:
-        """Return the type of an error from a caller's own function, and its line.
+        """Return the type and line of an error from a caller's own function.
 
-        The error's text is left out, because it may hold a user's value.
+        Its text is left out, because it may hold a user's value.
         """
         name, place = type(error).__name__, error.__traceback__
         while place is not None and place.tb_next is not None:
@@ -59,7 +59,7 @@ class ValueSummary(str):
 
 
 def _describe_extent(value: Any) -> str:
-    """Return the shape or the length of a value in words; for a number, whether it is not finite."""
+    """Return the shape or length of a value in words; for a number, whether it is not finite."""
     try:
         if isinstance(value, float):
             return "" if math.isfinite(value) else " that is not finite"
@@ -84,9 +84,9 @@ class BandannaError(Exception):
 
 
 def raise_without_context(error: Exception) -> NoReturn:
-    """Raise an error in the handler of another one without keeping that one, which may hold a user's value.
+    """Raise an error without keeping the handled one, which may hold a user's value.
 
-    `raise ... from None` hides the other one from tracebacks, but keeps it as `__context__`.
+    `raise ... from None` hides that one from tracebacks, but keeps it as `__context__`.
     """
     try:
         raise error
@@ -96,7 +96,7 @@ def raise_without_context(error: Exception) -> NoReturn:
 
 
 def describe_json_error(error: Exception) -> str:
-    """Say where a document stops being JSON, or what else is wrong; never quote it."""
+    """Say where a document stops being JSON; never quote it."""
     if isinstance(error, json.JSONDecodeError):
         return f"line {error.lineno}, column {error.colno}"
     return f"byte {error.start}" if isinstance(error, UnicodeDecodeError) else type(error).__name__
@@ -110,11 +110,11 @@ class InvalidArgument(BandannaError, ValueError):
     argument
         The name of the argument.
     value
-        The object as it was given. The message shows it on one line, shortened.
+        The given object, which the message shows on one line, shortened.
     allowed
         What the argument must be: a noun phrase such as "a number in (0, 1)".
     hint
-        One sentence that says what to do; empty where `allowed` says it.
+        One sentence that says what to do, or empty.
     """
 
     def __init__(self, argument: str, value: Any, allowed: str, hint: str = "") -> None:
@@ -125,7 +125,7 @@ class InvalidArgument(BandannaError, ValueError):
         super().__init__(f"{argument} must be {allowed}, got {format_value(value)}{hint and f'. {hint}'}")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle by the parts, so that the error survives the way between processes."""
+        """Pickle by the parts."""
         return type(self), (self.argument, self.value, self.allowed, self.hint)
 
     def rename(self, argument: str) -> InvalidArgument:
@@ -157,11 +157,9 @@ class UnknownArgument(InvalidArgument):
         self.args = (f"{argument} is not an argument of {owner}. {hint}{hint and ' '}It takes {known}",)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle by the parts."""
         return type(self), (self.argument, self.value, self.owner, self.known, self.hint)
 
     def rename(self, argument: str) -> UnknownArgument:
-        """Return the same error about an argument that the caller knows by another name."""
         return type(self)(argument, self.value, self.owner, self.known, self.hint)
 
 
@@ -172,8 +170,8 @@ class InvalidBudget(InvalidArgument):
 class InvalidStatistic(InvalidArgument):
     """Data from users (contexts, rewards, ids, tables and statistics of them) is not allowed.
 
-    `value` and the message describe it by type and shape, and `argument` says where it is, by numbers and by names that
-    the program has declared: neither holds a user's value. A text is not shown, unless it is a `ValueSummary`.
+    `value` and the message describe it by type and shape, and `argument` says where it is, by numbers and declared
+    names: neither holds a user's value. A text is shown only if it is a `ValueSummary`.
     """
 
     def __init__(self, argument: str, value: Any, allowed: str, hint: str = "") -> None:
@@ -221,7 +219,6 @@ class MissingExtra(BandannaError, ImportError):
         super().__init__(f"{needed_for} needs an optional dependency: pip install 'bandanna[{extra}]'")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle by the two parts."""
         return type(self), (self.extra, self.needed_for)
 
 
@@ -230,7 +227,7 @@ class ClippingWarning(UserWarning):
 
     @classmethod
     def of(cls, clipped: int, reports: int) -> ClippingWarning | None:
-        """Return the warning about `clipped` reports; None unless they are most of them."""
+        """Return the warning if most reports were clipped, else None."""
         if 2 * clipped <= reports:
             return None
         return cls(
@@ -266,13 +263,13 @@ _NEAR = 0.65  # resemblance, from 0 to 1, below which a word is not meant
 
 
 def did_you_mean(word: Any, known: Iterable[str]) -> str:
-    """Return a question that names the nearest known word; empty if none is near."""
+    """Return a question that names the nearest known word, if one is near."""
     close = find_nearest_word(word, known)
     return f"Did you mean {close!r}?" if close else ""
 
 
 def suggest_column(name: str, columns: Sequence[Any]) -> str:
-    """Say where a column of a similar name is, without its name, which may be a cell of a file without header."""
+    """Say where a similar column is, without its name, which may be a cell of a file without header."""
     close = find_nearest_word(name, [each for each in columns if isinstance(each, str)])
     return f"Column {list(columns).index(close)} has a similar name." if close else ""
 

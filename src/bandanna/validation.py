@@ -40,7 +40,7 @@ SEED_LIMIT = 2**128  # as many as a generator tells apart
 
 
 def real(argument: str, value: Any, allowed: str, *, error: type[InvalidArgument] = InvalidArgument) -> float:
-    """Return a real number as a float; refuse NaN, and infinity unless it was given as such."""
+    """Return a real number as a float; refuse NaN, and infinity unless given as such."""
     number = value if type(value) is float else _float_of(argument, value, allowed, error)
     if math.isnan(number) or (math.isinf(number) and number != value):
         raise error(argument, value, allowed)
@@ -97,7 +97,7 @@ def non_negative_array(argument: str, values: Any, *, error: type[InvalidArgumen
 
 
 def bounded_factor(argument: str, value: Any, *, zero: bool = False) -> float:
-    """Return a factor in [1e-12, 1e12], or 0 if it has a meaning: products of a few factors stay finite."""
+    """Return a factor in [1e-12, 1e12], or 0 if allowed: products of a few factors stay finite."""
     allowed = "a number in [1e-12, 1e12]" + (", or 0" if zero else "")
     number = real(argument, value, allowed)
     if not (1e-12 <= number <= 1e12 or (zero and number == 0)):
@@ -129,7 +129,7 @@ def integer(
     most: int | None = LARGEST_EXACT_INTEGER,
     error: type[InvalidArgument] = InvalidArgument,
 ) -> int:
-    """Return an integer from `least` to `most`; a float such as 20.0 or 1e6 counts as the integer that it is."""
+    """Return an integer from `least` to `most`; 20.0 and 1e6 count as integers."""
     allowed = f"a whole number >= {least}"
     if isinstance(value, Integral) and not isinstance(value, bool | np.timedelta64):
         number = int(value)
@@ -146,20 +146,20 @@ def integer(
 
 
 def set_validated(owner: object, check: Callable[..., float], *names: str, **options: Any) -> None:
-    """Replace fields of a frozen value by their checked plain values: a NumPy scalar would keep its precision."""
+    """Replace fields of a frozen value by checked plain values: a NumPy scalar would keep its precision."""
     for name in names:
         object.__setattr__(owner, name, check(name, getattr(owner, name), **options))
 
 
 def boolean(argument: str, value: Any) -> bool:
-    """Return True or False."""
+    """Return True or False only."""
     if not isinstance(value, bool | np.bool_):
         raise InvalidArgument(argument, value, "True or False")
     return bool(value)
 
 
 def list_entries(argument: str, values: Any, allowed: str) -> list[Any]:
-    """Return the entries of a list, an array or another ordered iterable; errors show none of them."""
+    """Return the entries of an ordered iterable; errors show none of them."""
     if type(values) is list or type(values) is tuple:
         return list(values)
     entries = None
@@ -172,7 +172,7 @@ def list_entries(argument: str, values: Any, allowed: str) -> list[Any]:
 
 
 def instance(argument: str, value: Any, kind: type[Any], allowed: str) -> None:
-    """Check that a value is an instance of a kind, not the class itself. The error does not show the value."""
+    """Check that a value is an instance of a kind; the error does not show the value."""
     if isinstance(value, kind):
         return
     if not isinstance(value, type):
@@ -182,7 +182,7 @@ def instance(argument: str, value: Any, kind: type[Any], allowed: str) -> None:
 
 
 def path(argument: str, value: Any, *, folder: bool = False) -> Path:
-    """Return the path of a file (or a folder), which need not exist."""
+    """Return the path of a file or a folder, which need not exist."""
     allowed = "a path: a text or a pathlib.Path of at most 4,096 bytes"
     try:
         encoded = os.fsencode(value)
@@ -196,7 +196,7 @@ def path(argument: str, value: Any, *, folder: bool = False) -> Path:
 
 
 def one_of(argument: str, value: Any, allowed: tuple[str, ...]) -> str:
-    """Return one of a few words; the error about a misspelt one suggests the nearest."""
+    """Return one of a few words; an error suggests the nearest one."""
     if not isinstance(value, str) or value not in allowed:
         words = ", ".join(repr(word) for word in allowed)
         raise InvalidArgument(argument, value, f"one of {words}", did_you_mean(value, allowed))
@@ -230,7 +230,7 @@ _BOUND = ("self", "cls")  # nobody says them
 
 
 def checked_keywords(called: str) -> Callable[[Callable[P, Answer]], Callable[P, Answer]]:
-    """Decorate a public function: unknown, missing or unnamed arguments get an error that says what it takes."""
+    """Decorate a public function: wrong arguments get an error that says what it takes."""
 
     def decorate(function: Callable[P, Answer]) -> Callable[P, Answer]:
         expected = signature(function)
@@ -256,7 +256,7 @@ def checked_keywords(called: str) -> Callable[[Callable[P, Answer]], Callable[P,
 def warn_outside(warning: Warning) -> None:
     """Give a warning that points at the line outside this package that led to it.
 
-    A changed copy of a value (`dataclasses.replace`) gives none, because the original gave it.
+    A changed copy of a value (`dataclasses.replace`) gives none.
     """
     frame, level = sys._getframe(1), 2  # 2: the frame that called this function
     while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] == "bandanna":
@@ -266,7 +266,7 @@ def warn_outside(warning: Warning) -> None:
 
 
 def call_with_user_data(argument: str, function: Callable[[Any], Any], data: Any, allowed: str) -> Any:
-    """Call a caller's own function on users' data; if it raises, the error gives only the type and the line."""
+    """Call a caller's function on users' data; if it raises, the error gives only type and line."""
     try:
         return function(data)
     except BandannaError:
@@ -279,7 +279,6 @@ def call_with_user_data(argument: str, function: Callable[[Any], Any], data: Any
 def _describe_bad_arguments(
     called: str, known: list[str], parameters: Any, given: tuple[Any, ...], named: Any
 ) -> InvalidArgument:
-    """Return an error that says what is missing, or must be named."""
     places = [name for name in parameters if parameters[name].kind is not Parameter.KEYWORD_ONLY]
     if len(given) > len(places):
         rest = next((name for name in known if name not in places and name not in named), "...")
@@ -323,7 +322,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 def check_keys(
     table: Mapping[str, Any], where: str, known: Iterable[str], needed: Iterable[str] = ()
 ) -> dict[str, Any]:
-    """Return the table, if all its keys are known and the needed ones are there."""
+    """Return the table if all its keys are known and none is missing."""
     prefix = f"{where}." if where else ""
     owner = table["name"] if isinstance(table.get("name"), str) else where or "the file"
     for key, value in table.items():
@@ -337,7 +336,7 @@ def check_keys(
 
 
 def check_type(where: str, value: Any, expected: Any) -> Any:
-    """Return the value, if it is of the expected type; types without a word in `_WORDS` are checked by their owners."""
+    """Return the value if it has the expected type; owners check types without a word in `_WORDS`."""
     kinds = [kind for kind in typing.get_args(expected) or (expected,) if kind is not type(None)]
     if len(kinds) != 1 or kinds[0] not in _WORDS:
         return value
@@ -377,7 +376,7 @@ def read_available_memory() -> int:
 
 
 def check_memory(argument: str, value: Any, needed: int, *, content: str) -> None:
-    """Refuse an argument whose consequences would not fit into memory, before they are tried."""
+    """Refuse an argument whose consequences would not fit into memory."""
     if needed > (room := read_available_memory()):
         hint = f"It needs {needed / 1e9:,.1f} GB of memory for {content}, and there are {room / 1e9:,.1f} GB"
         raise InvalidArgument(argument, value, "smaller", hint)

@@ -212,13 +212,12 @@ def audit(
 
 
 def is_task(target: str) -> bool:
-    """Return whether a target is the folder or the document of a task."""
+    """Return whether a target is the folder or document of a task."""
     place = Path(target)
     return (place / "task.json").is_file() or (place.is_file() and place.suffix == ".json")
 
 
 def _none_if_default(value: object, default: object) -> object:
-    """Return None for the default value, as if it had not been given."""
     return None if value == default else value
 
 
@@ -373,13 +372,12 @@ def evaluate(
 
 
 def _arm_names(targets: Iterable[Any]) -> Any:
-    """Return the names of a learned policy's arms, of which a log may lack some; None if they have no names."""
+    """Return the names of a learned policy's arms, some of which a log may lack; None without names."""
     named = [each.arms for each in targets if getattr(each, "arms", None) and each.arms != tuple(range(len(each.arms)))]
     return named[0] if named else None
 
 
 def _resolve_context(columns: str, targets: Iterable[Any]) -> Any:
-    """Return the named columns, or the feature map of the targets."""
     maps = {each.features for each in targets if getattr(each, "features", None) is not None}
     if columns or not maps:
         return [each for each in columns.split(",") if each]

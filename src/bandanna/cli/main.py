@@ -61,7 +61,7 @@ def root(
 
 @cache
 def command() -> Callable[..., Any]:
-    """Return the program with all commands; they are built from signatures once per process, which takes a while."""
+    """Return the program with all commands, built once per process because that takes a while."""
     return typer.main.get_command(app)
 
 
@@ -101,7 +101,6 @@ def _path(context: Any) -> str:
 
 
 def _find_command() -> tuple[Any, str]:
-    """Return the command that the command line names, and its full name."""
     found: Any = command()
     path = "bandanna"
     for word in sys.argv[1:]:
@@ -111,7 +110,7 @@ def _find_command() -> tuple[Any, str]:
 
 
 def _error_words(error: Exception) -> str:
-    """Return an error in words of the command line: arguments are options, and None means not given."""
+    """Return an error in words of the command line, with options for arguments."""
     from bandanna.errors import InvalidArgument, UnknownArgument, ValueSummary
 
     if isinstance(error, MemoryError):
@@ -127,15 +126,14 @@ def _error_words(error: Exception) -> str:
 
 
 def _option_spelling(text: str) -> str:
-    """Keep the option of a hint for both forms: of `floor=0.1, --floor 0.1` the second."""
+    """Keep only the option in a hint such as `floor=0.1, --floor 0.1`."""
     return re.sub(r"\b[a-z_]+=(?:\(.*?\)|\{.*?\}|\S+), (?=--[a-z])", "", text)
 
 
 def _option_of_error(error: InvalidArgument) -> str:
-    """Return the option for an error's argument, by the parameters of the command that was called.
+    """Return the option for an error's argument, by the parameters of the called command.
 
-    An option that was not given is meant if its default is the value in the error; otherwise the value came from
-    elsewhere.
+    An option that was not given is meant only if its default is the value in the error.
     """
     given = {each.partition("=")[0] for each in sys.argv[1:]}
     argument = error.argument.removeprefix("log.")  # what a log is read with

@@ -114,7 +114,7 @@ def _explain_demo(policy: str, n_seeds: int) -> None:
 
 
 def _figure_path(out: Path | None) -> Path | MissingExtra:
-    """Return where the figure goes, or the error about a missing extra, which is raised if `out` is given."""
+    """Return the figure's path, or the error about a missing extra, raised if `out` is given."""
     try:
         return check_figure_file("--out", Path("bandanna-demo.png") if out is None else out)
     except MissingExtra as missing:
@@ -169,7 +169,7 @@ def run(
 
 
 def _report_clipped(rows: list[dict[str, Any]]) -> list[str]:
-    """Return warnings about clipped reports: what ran is then not what the file describes."""
+    """Return warnings about clipped reports."""
     return [
         f"{row['label']}: clipped {row['clipped']:,} times in {row['n_seeds']} runs of {row['horizon']:,} rounds "
         "(to their declared range)"
@@ -309,7 +309,6 @@ class ListOptionsCommand(TyperCommand):
     """A command whose options take several values: `--epsilon 0.5 1 3`, beside `--epsilon 0.5 --epsilon 1`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Repeat the option before each of its values."""
         return super().parse_args(ctx, _repeat_options(args))
 
 
@@ -332,7 +331,7 @@ def _repeat_options(args: list[str]) -> list[str]:
 
 
 def _is_further_value(option: str, arg: str) -> bool:
-    """Return whether a word is another value of the option, and not the data set."""
+    """Return whether a word is another value of the option, not the data set."""
     if option == "--epsilon":
         return arg.replace(".", "", 1).replace("e-", "", 1).isdigit()
     from bandanna.experiments.study import FIXED_ALGORITHMS, OWN_ALGORITHMS, PEERS, TRUSTS

@@ -63,7 +63,7 @@ def _is_installed(module: str) -> bool:
 
 
 def check_folder(argument: str, path: Path) -> Path:
-    """Check that a folder can be made and written to, before the work; nothing is left behind."""
+    """Check that a folder can be made and written to, leaving nothing behind."""
     place = validation.path(argument, path, folder=True).absolute()
     while not place.exists() and not place.is_symlink():
         place = place.parent
@@ -83,7 +83,7 @@ def check_figure_folder(argument: str, path: Path) -> Path:
 
 
 def check_figure_file(argument: str, path: Path) -> Path:
-    """Check a file for a figure: its format, its folder, and that figures can be drawn."""
+    """Check a file for a figure: its format, its folder, and the extra `plot`."""
     from bandanna.simulation.figures import check_drawable
 
     check_drawable(path, argument)
@@ -143,8 +143,7 @@ def print_table(
 ) -> None:
     """Print a table with numbers to the right; the first column and those in `left` are at the left.
 
-    The table is at least `least` wide: digits matter more than the terminal's margin. With `fold` a long first column
-    is folded.
+    The table is at least `least` wide, so that digits stay whole. `fold` wraps a long first column.
     """
     table = Table(box=box.SIMPLE, padding=(0, 1), title=escape(title), caption=escape(caption))
     table.add_column(columns[0], no_wrap=not fold, overflow="fold")

@@ -31,9 +31,9 @@ _registered: list[str] = []  # every name, as often as a class took it
 
 
 def check_fields(kind: type, parts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a dataclass with their declared types; raise ValueError for a wrong type or unknown field.
+    """Return a dataclass's fields with their declared types; raise ValueError for wrong types or unknown fields.
 
-    A float such as 20.0 becomes an integer, and a number an array without axes, where the field declares one.
+    20.0 becomes an integer, and a number an array without axes, where declared.
     """
     hints, made = _find_hints(kind), {}
     for name, value in parts.items():
@@ -75,21 +75,15 @@ def matches_type(value: Any, hint: Any) -> bool:
 
 
 def stored_as(name: str) -> Callable[[Kind], Kind]:
-    """Return a decorator that gives a class the name under which its values are saved and sent.
+    """Return a decorator that gives a class its name in files and messages.
 
-    The name is part of the format of files and messages, so it stays when the class or its module is renamed. A
-    subclass needs a name of its own. A class that is defined again in the same module, as in a notebook, replaces its
-    earlier definition.
+    The name is part of the format, so it stays when the class is renamed. A subclass needs its own. A class that is
+    defined again in the same module, as in a notebook, replaces its earlier definition.
 
     Parameters
     ----------
     name
-        The name: letters and digits that begin with a capital.
-
-    Returns
-    -------
-    Callable[[type], type]
-        The decorator. It returns the class.
+        Letters and digits that begin with a capital.
 
     >>> from dataclasses import dataclass
     >>> @stored_as("Tally")
@@ -115,12 +109,12 @@ def stored_as(name: str) -> Callable[[Kind], Kind]:
 
 
 def has_name(kind: type) -> bool:
-    """Return whether a class itself, not one of its bases, has a stored name."""
+    """Return whether a class itself, not a base, has a stored name."""
     return "_stored_as" in vars(kind)
 
 
 def find_stored_name(kind: type) -> str:
-    """Return the name that `stored_as` gave to a class; the error of a class without one says how to give it."""
+    """Return the name that `stored_as` gave to a class, or raise an error."""
     if not has_name(kind):
         name = kind.__name__.strip("_")
         raise BandannaError(
@@ -136,14 +130,14 @@ def index_by_stored_name(*kinds: type) -> dict[str, type]:
 
 
 def count_registrations() -> int:
-    """Return how often `stored_as` has named a class; caches over all classes are valid for one such count."""
+    """Return how often `stored_as` has named a class; caches over all classes hold for one count."""
     return len(_registered)
 
 
 def dataclasses_in(*hints: Any) -> dict[str, type]:
-    """Return the dataclasses that values of declared types consist of, by their stored names.
+    """Return the dataclasses in values of declared types, by their stored names.
 
-    A declared dataclass without a name is refused. A subclass without one is left out, and refused by `Encoding`.
+    A dataclass without a name is refused, a subclass without one left out.
 
     >>> from bandanna.device.domain import Estimate
     >>> sorted(dataclasses_in(tuple[Estimate, ...], float | None))
@@ -156,7 +150,7 @@ def dataclasses_in(*hints: Any) -> dict[str, type]:
 
 
 def _replaces(kind: type, other: type) -> bool:
-    """Return whether a class is a later definition of another one, in the same module or in a script or notebook."""
+    """Return whether a class is a later definition of another one, in the same module or a notebook."""
     modules = {kind.__module__, other.__module__}
     same_module = len(modules) == 1 or bool(modules & {"__main__", "__mp_main__"})  # a script, and in its workers
     return kind.__qualname__ == other.__qualname__ and same_module
@@ -167,7 +161,7 @@ def _describe_location(kind: type) -> str:
 
 
 def _iterate_dataclasses(kind: type, visited: set[type]) -> Iterator[type]:
-    """Yield the dataclasses in a type, in its fields and among its subclasses; each once, noted in `visited`."""
+    """Yield dataclasses in a type, its fields and subclasses, each once."""
     if kind in visited:
         return
     visited.add(kind)
@@ -179,13 +173,11 @@ def _iterate_dataclasses(kind: type, visited: set[type]) -> Iterator[type]:
 
 
 def _can_be_stored(kind: type) -> bool:
-    """Return whether a subclass is abstract, or still has its stored name to itself."""
     return isabstract(kind) or (has_name(kind) and _KINDS.get(find_stored_name(kind)) is kind)
 
 
 @lru_cache(maxsize=1024)
 def _parts(kind: type) -> tuple[type, ...]:
-    """Return the declared types of a dataclass's fields."""
     return (
         tuple(part for hint in _find_hints(kind).values() for part in _iterate_types(hint))
         if is_dataclass(kind)
@@ -217,7 +209,7 @@ _SPECIAL = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
 
 
 class Encoding:
-    """JSON of values, and the values of JSON. Dataclasses are written or read only if they were given to it.
+    """Convert values to JSON and back. Only the given dataclasses are written or read.
 
     None, bool, int, str, finite floats and lists are written as they are; others as objects: `{"float": "inf"}`,
     `{"tuple": [...]}`, `{"dict": [[key, value], ...]}`, `{"array": dtype, "shape": [...], "data": base64}` and
@@ -233,7 +225,7 @@ class Encoding:
         return json.dumps(self.encode(value), allow_nan=False, separators=(",", ":"))
 
     def loads(self, text: str | bytes) -> Any:
-        """Return the value of a line of JSON; raise Unreadable if `dumps` would not write it."""
+        """Return a line's value; raise Unreadable if `dumps` would not write the line."""
         try:
             plain = json.loads(
                 text,
@@ -332,7 +324,6 @@ def _decode_array(dtype: Any, shape: Any, data: Any) -> np.ndarray[Any, Any]:
 
 
 def _check_unique_keys(pairs: list[Any]) -> list[Any]:
-    """Return pairs of keys, each once, and values."""
     if not all(len(pair) == 2 for pair in pairs) or len({key for key, _ in pairs}) != len(pairs):
         raise ValueError("a dictionary with a repeated key, or with a key without its value")
     return pairs
@@ -374,12 +365,12 @@ def check_readable(fits: Any, fault: str) -> None:
 
 
 def is_hex(text: Any, length: int) -> bool:
-    """Return whether a text has exactly `length` hexadecimal digits."""
+    """Return whether a text is `length` hexadecimal digits."""
     return isinstance(text, str) and len(text) == length and _HEX.fullmatch(text) is not None
 
 
 def check_source(source: Any) -> None:
-    """Raise Unreadable for a state that NumPy's generator of seeded noise cannot have."""
+    """Raise Unreadable for a state that NumPy's generator cannot have."""
     known = matches_type(source, dict[str, Any]) and source.get("bit_generator") == "PCG64"
     check_readable(known, "an unknown generator")
     check_readable(set(source) == {"bit_generator", "state", "has_uint32", "uinteger"}, "a generator without its parts")

@@ -36,7 +36,7 @@ _FILE_TYPES = {stat.S_IFLNK: "a symbolic link", stat.S_IFDIR: "a folder", stat.S
 
 
 def write_private_file(path: Path, text: str) -> None:
-    """Write a private file atomically: a crash leaves the old or the new file, and perhaps leftovers to remove."""
+    """Write a private file atomically; a crash may leave temporary files to remove."""
     content = text.encode()
     if len(content) > LARGEST_FILE:
         raise BandannaError(f"{path} would have {len(content)} bytes; allowed are at most {LARGEST_FILE}")
@@ -63,7 +63,7 @@ def write_private_file(path: Path, text: str) -> None:
 
 
 def read_private_file(path: Path) -> bytes:
-    """Correct the mode of a regular file and return its contents."""
+    """Return a regular file's contents after correcting its mode."""
     handle = _open_private(path)
     with open(handle, "rb") as file:
         try:
@@ -84,8 +84,8 @@ def create_private_file(path: Path) -> None:
 def secure_private_file(path: Path) -> bool:
     """Refuse a file that is not regular, correct its mode, and return whether it can be written in place.
 
-    The file is opened only if its mode is wrong: a process that closes any handle of a file loses all its locks on the
-    file (POSIX), and with them the transaction of another thread.
+    The file is opened only if its mode is wrong: closing any handle of a file releases all locks of the process on it
+    (POSIX), and so another thread's transaction.
     """
     check_regular_file(path)
     if os.name == "posix" and stat.S_IMODE(os.lstat(path).st_mode) & 0o077:
@@ -94,7 +94,7 @@ def secure_private_file(path: Path) -> bool:
 
 
 def check_regular_file(path: Path) -> None:
-    """Raise BandannaError if a path exists and is a link, folder, pipe or device."""
+    """Raise BandannaError if a path is a link, folder, pipe or device."""
     try:
         found = os.lstat(path)
     except FileNotFoundError:
@@ -111,7 +111,7 @@ def _check_regular_mode(path: Path, mode: int) -> None:
 
 
 def remove_leftovers(path: Path) -> None:
-    """Remove the temporary files of interrupted writes of `path`: they hold raw data."""
+    """Remove the temporary files of interrupted writes, which hold raw data."""
     temporary = re.compile(re.escape(f".{path.name}.") + "[0-9a-f]{16}")
     with suppress(OSError):
         for name in filter(temporary.fullmatch, os.listdir(path.absolute().parent)):
@@ -126,13 +126,13 @@ def remove_leftovers(path: Path) -> None:
 
 
 def _lock_handle(handle: int) -> None:
-    """Lock an open file, so that it is no leftover. On Windows, an open file cannot be removed anyway."""
+    """Lock an open file, so that it is no leftover; Windows removes no open file."""
     if sys.platform != "win32":
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def _open_private(path: Path) -> int:
-    """Return a handle to read a regular file, which only its owner can read from now on."""
+    """Return a handle to a regular file, made private."""
     check_regular_file(path)
     try:
         handle = os.open(path, os.O_RDONLY | _NO_LINKS | _NO_WAITING)
@@ -178,7 +178,7 @@ def _sync_folder(folder: Path) -> None:
 def replace_file(path: str | PathLike[str], write: Callable[[Path], object]) -> None:
     """Write a file atomically, readable by all users; for secrets use `write_private_file`.
 
-    `write` is given the path of a temporary file in the same folder.
+    `write` gets the path of a temporary file in the same folder.
     """
     target = validation.path("path", path)
     beside = target.with_name(f".{target.name}-{secrets.token_hex(4)}.tmp")
@@ -199,14 +199,7 @@ def replace_file(path: str | PathLike[str], write: Callable[[Path], object]) -> 
 class SaveFormat:
     """Save files of one kind: a header line with a checksum, and a line of values.
 
-    Parameters
-    ----------
-    noun
-        What is saved, such as "agent". It stands in the header and in errors.
-    version
-        The version of the format.
-    encoding
-        Writes and reads the values.
+    `noun` is what is saved, such as "agent", in the header and in errors.
     """
 
     noun: str
@@ -214,13 +207,12 @@ class SaveFormat:
     encoding: Encoding
 
     def text_of(self, content: dict[str, Any]) -> str:
-        """Return the text of a save file."""
         text = self.encoding.dumps(content)
         header = {"format": f"bandanna {self.noun}", "version": self.version, "sha256": _sha256(text)}
         return json.dumps(header) + "\n" + text + "\n"
 
     def read(self, path: Path) -> dict[str, Any]:
-        """Return the content of a save file; refuse a damaged file or one of another kind."""
+        """Return the content of a save file; refuse one that is damaged or of another kind."""
         remove_leftovers(path)
         try:
             first, _, rest = read_private_file(path).decode().partition("\n")
@@ -252,7 +244,7 @@ class SaveFormat:
 
     @contextmanager
     def errors_of(self, path: Path) -> Iterator[None]:
-        """Raise any error about the content of a file as a BandannaError that names the file."""
+        """Raise errors about a file's content as a BandannaError that names the file."""
         try:
             yield
         except BandannaError as error:

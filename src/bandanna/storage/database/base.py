@@ -1,12 +1,12 @@
-"""Databases of roles: transactions of one writer, snapshots of many readers, one serving process; `open_database`.
+"""Databases of roles: transactions of one writer, snapshots of many readers, one serving process.
 
-A serving process holds a claim: a lock, and a generation that only it has. Claiming a database adds 1 to its
-generation, under the lock. A process that was stopped, or whose lock was lost, finds another generation at its next
-transaction and is fenced: it writes nothing, reads nothing, and ends.
+A serving process holds a claim: a lock, and a generation. Claiming a database adds 1 to its generation, under the lock.
+A process that was stopped, or whose lock was lost, finds another generation at its next transaction and is fenced: it
+writes nothing, reads nothing, and ends.
 
-A `DatabaseConnection` is one connection of a dialect. A database has one to write, which one thread has at a time, and
-as many to read as there are readers at once. A signal may raise between any two lines: locks that only `with` takes
-keep threads apart, and a transaction that was left open is undone before the next one begins.
+A database has one `DatabaseConnection` to write, which one thread has at a time, and one for each simultaneous reader.
+A signal may raise between any two lines: only `with` takes locks, and a transaction left open is undone before the next
+one begins.
 """
 
 from __future__ import annotations
@@ -33,16 +33,13 @@ from bandanna.storage import files
 
 
 class StorageError(BandannaError):
-    """The database failed. Nothing of the transaction is stored, unless the message says that it may be.
-
-    Once the cause is removed, the next transaction works again.
-    """
+    """The database failed. Nothing of the transaction is stored, unless the message says that it may be."""
 
 
 class FencedError(StorageError):
     """Another process has taken over the database, so this one writes nothing more and has to end.
 
-    Its memory may be old, so it must answer no request. Clients repeat theirs and reach the process that serves now.
+    Its memory may be old, so it must answer no request.
     """
 
 
@@ -55,8 +52,7 @@ _ALLOWED = "None, bytes, a text without NUL and half characters, a 64-bit intege
 
 
 def split_statements(script: str, types: Mapping[str, str]) -> list[str]:
-    """Return the statements of a script, with `{blob}` and others replaced by the dialect's types."""
-
+    """Return a script's statements with the dialect's types."""
     def replace_part(found: re.Match[str]) -> str:
         part = found[0]
         if part == ";":
@@ -73,13 +69,13 @@ def split_statements(script: str, types: Mapping[str, str]) -> list[str]:
 
 @lru_cache(maxsize=512)
 def number_parameters(sql: str) -> str:
-    """Return the statement with $1, $2, ... for its question marks; those in texts and names stay."""
+    """Return the statement with $1, $2, ... for question marks outside of texts and names."""
     numbers = itertools.count(1)
     return _PARTS.sub(lambda found: f"${next(numbers)}" if found[0] == "?" else found[0], sql)
 
 
 def check_values(values: Sequence[Any]) -> None:
-    """Refuse values that some dialect would store as something else."""
+    """Refuse values that some dialect would change."""
     for value in values:
         kind = type(value)
         fits = kind in _TYPES and value == value  # not NaN
@@ -92,7 +88,7 @@ def check_values(values: Sequence[Any]) -> None:
 
 
 def check_rows(rows: Iterable[Sequence[Any]]) -> list[Sequence[Any]]:
-    """Return rows; refuse values that some dialect would store as something else."""
+    """Return rows; refuse values that some dialect would change."""
     listed = list(rows)
     lengths = {len(row) for row in listed}
     for column in zip(*listed, strict=True) if len(lengths) == 1 else listed:  # by columns: most are of one kind
@@ -123,7 +119,7 @@ class DatabaseConnection(ABC):
     def begin(self, *, writing: bool, claimed: bool = False) -> int | None:
         """Undo a transaction that was left open and begin one, to write alone among all processes or to read.
 
-        If `claimed`, the first statement reads the generation of the claim, which is returned.
+        If `claimed`, the first statement reads the claim's generation, which is returned.
         """
 
     @abstractmethod
@@ -132,7 +128,7 @@ class DatabaseConnection(ABC):
 
     @abstractmethod
     def many(self, sql: str, rows: list[Sequence[Any]]) -> None:
-        """Run one statement for each row."""
+        """Run one statement per row."""
 
     @abstractmethod
     def commit(self) -> None:
@@ -148,7 +144,7 @@ class DatabaseConnection(ABC):
 
 
 class Transaction:
-    """Statements that are executed together or not at all. After one has failed, no more are accepted."""
+    """Statements that run together or not at all. After a failure, no more are accepted."""
 
     def __init__(self, link: DatabaseConnection, dialect: str) -> None:
         self.dialect = dialect
@@ -161,7 +157,7 @@ class Transaction:
             return self._link.execute(sql, values)
 
     def many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
-        """Run the same statement for many rows; `insert into t (a, b) values (?, ?)` is the fastest."""
+        """Run one statement for many rows; `insert into t (a, b) values (?, ?)` is the fastest."""
         listed = check_rows(rows)
         with self._noting_failure():
             if listed:
@@ -184,7 +180,7 @@ class Transaction:
 
 
 class Database(ABC):
-    """The tables of one role, for many threads of one process; see `open_database`. A forked process opens it anew."""
+    """The tables of one role, for all threads of one process. A forked process opens it anew."""
 
     dialect: ClassVar[str]
     patience: ClassVar[float] = 30.0  # seconds to wait for another process's transaction
@@ -207,12 +203,12 @@ class Database(ABC):
 
     @abstractmethod
     def _take_lock(self) -> None:
-        """Take the lock of the serving process; raise BandannaError if another process has it."""
+        """Take the lock of the serving process; raise BandannaError if another has it."""
 
     def claim(self) -> None:
         """Make this process the only one that serves the database, until `close` or its own end.
 
-        The generation of the claim grows by 1, so an earlier serving process is fenced, even if it only slept.
+        The claim's generation grows by 1, which fences an earlier serving process even if it only slept.
         """
         self._check_usable("claim")
         if self.claimed:
@@ -230,9 +226,9 @@ class Database(ABC):
         return self._generation is not None
 
     def check_claim(self) -> None:
-        """Raise FencedError if another process has claimed the database; do nothing if this one never claimed it.
+        """Raise FencedError if another process has claimed the database after this one did.
 
-        Call it before a serving process sends anything without a transaction: messages, and answers from memory.
+        Call it before sending anything without a transaction: messages, and answers from memory.
         """
         if not self.claimed:
             return
@@ -240,7 +236,7 @@ class Database(ABC):
             self._compare_generation(int(rows.execute(SELECT_GENERATION)[0][0]))
 
     def _compare_generation(self, generation: int | None) -> None:
-        """Fence this process, for good, unless the claim is its own."""
+        """Fence this process permanently unless the claim is its own."""
         if generation != self._generation:
             self.fenced = True
             self._check_fence()
@@ -250,11 +246,11 @@ class Database(ABC):
             raise FencedError(f"{self.name} was taken over by another process: this one has to end")
 
     def scrub(self) -> bool:
-        """Overwrite deleted data in logs, too; return False if that must wait, for readers or for the server."""
+        """Overwrite deleted data, also in logs; return False if that must wait for others."""
         return False
 
     def close(self) -> None:
-        """Close all connections and give up the claim. Open transactions are undone."""
+        """Close all connections, undo open transactions and give up the claim."""
         self._finish()
 
     @contextmanager
@@ -278,7 +274,7 @@ class Database(ABC):
 
     @contextmanager
     def reading(self) -> Generator[Transaction]:
-        """Begin a read transaction: it sees the state at its first statement and does not wait for writers."""
+        """Begin to read the state at the first statement, without waiting for writers."""
         self._check_usable("reading")
         link, reusable = None, False
         try:
@@ -299,7 +295,7 @@ class Database(ABC):
                     self._drop(link)
 
     def _begin(self, link: DatabaseConnection | None, *, writing: bool) -> DatabaseConnection:
-        """Return a connection in a transaction; replace one that was lost while it was idle."""
+        """Return a connection in a transaction; replace one that was lost while idle."""
         if link is not None and not link.lost:
             try:
                 return self._begin_on(link, writing=writing)
@@ -313,7 +309,6 @@ class Database(ABC):
         return self._begin_on(link, writing=writing)
 
     def _begin_on(self, link: DatabaseConnection, *, writing: bool) -> DatabaseConnection:
-        """Return the connection in a transaction; undo it if a writer's claim is of another generation."""
         claimed = writing and self.claimed
         generation = link.begin(writing=writing, claimed=claimed)
         if claimed:
@@ -370,14 +365,14 @@ else:
 class FileLock:
     """A lock that is a file, held by one process and released by its end.
 
-    The file stays when the lock is free: removing it would let two processes hold two files of one name.
+    The file stays: removing it would let two processes hold two files of one name.
     """
 
     def __init__(self, path: Path) -> None:
         self._path, self._handle = path, -1
 
     def acquire(self) -> bool:
-        """Return False if another process has the lock."""
+        """Take the lock; return False if another process has it."""
         if self._handle >= 0:
             return True
         files.check_regular_file(self._path)
@@ -397,7 +392,6 @@ class FileLock:
         return True
 
     def release(self) -> None:
-        """Release the lock if this process has it."""
         if self._handle >= 0:
             handle, self._handle = self._handle, -1
             with suppress(OSError):
@@ -418,18 +412,18 @@ insert into claim (one, generation, holder) values (1, 0, '')
 
 
 def open_database(url: str, *, role: str, schema: str) -> Database:
-    """Open the tables of a role; make them in an empty database.
+    """Open the tables of a role, made in an empty database.
 
     Parameters
     ----------
     url
-        A path or sqlite:///path for an SQLite file, or postgresql://..., where each role has a schema of its own,
+        A path or sqlite:///path for an SQLite file, or postgresql://..., where each role has its schema
         `bandanna_<role>`.
     role
-        The name of the role. A database of another role is refused.
+        A database of another role is refused.
     schema
-        Statements separated by ";", in SQL that both understand, with {blob}, {serial} (an integer primary key that
-        counts), {bigint} and {real} for types.
+        Statements separated by ";", in SQL of both dialects, with {blob}, {serial} (a counting primary key), {bigint}
+        and {real} for types.
     """
     if not isinstance(role, str) or not _ROLE.fullmatch(role):
         allowed = "at most 40 small letters, digits and underscores that begin with a letter"
@@ -463,9 +457,9 @@ def open_database(url: str, *, role: str, schema: str) -> Database:
 def _make_tables(
     database: Database, role: str, schema: str, *, types: Mapping[str, str], tables: str, before: str
 ) -> None:
-    """Make a role's tables in an empty database, in one transaction; refuse those of another role or version.
+    """Make a role's tables in one transaction; refuse those of another role or version.
 
-    `tables` queries the names of the tables in the database; `before` runs first in a new database.
+    `tables` queries the database's table names; `before` runs first in a new database.
     """
     script = split_statements(schema, types)  # before anything is changed
     with database.reading() as transaction:
@@ -481,7 +475,6 @@ def _make_tables(
 
 
 def _has_tables(transaction: Transaction, name: str, role: str, tables: str) -> bool:
-    """Return whether the tables of this role exist; False in an empty database."""
     names = {table for (table,) in transaction.execute(tables)}
     if not names:
         return False

@@ -65,7 +65,6 @@ class PostgresDatabase(Database):
         self._url, self._locks = url, False
 
     def _take_lock(self) -> None:
-        """Take a lock of the writing session, which ends with the session."""
         self._locks = True
         try:
             with self._write_lock:
@@ -98,7 +97,7 @@ _Result = TypeVar("_Result")
 def _guarded(
     method: Callable[Concatenate[PostgresConnection, _Arguments], _Result],
 ) -> Callable[Concatenate[PostgresConnection, _Arguments], _Result]:
-    """Run a method of a session while no other thread can close the session."""
+    """Run a method of a session while no other thread can close it."""
 
     @wraps(method)
     def guarded(self: PostgresConnection, /, *args: _Arguments.args, **named: _Arguments.kwargs) -> _Result:
@@ -137,7 +136,6 @@ class PostgresConnection(DatabaseConnection):
 
     @property
     def lost(self) -> bool:
-        """Whether the server or the connection to it is lost."""
         return self._sql.closed or self._sql.pgconn.transaction_status == TransactionStatus.UNKNOWN
 
     @_guarded
@@ -154,7 +152,7 @@ class PostgresConnection(DatabaseConnection):
 
     @_guarded
     def begin(self, *, writing: bool, claimed: bool = False) -> int | None:
-        """Begin a transaction. A writer takes its lock first, so it sees what earlier writers have committed.
+        """Begin a transaction. A writer takes its lock first, so it sees earlier writers' commits.
 
         The generation needs no lock of its own, because a claim is a write too.
         """
@@ -183,7 +181,7 @@ class PostgresConnection(DatabaseConnection):
 
     @_guarded
     def many(self, sql: str, rows: list[Sequence[Any]]) -> None:
-        """Run one statement for each row; the rows of a plain insert are copied, which is several times as fast."""
+        """Run one statement for each row; the rows of a plain insert are copied, which is faster."""
         if sql not in self._columns:
             self._columns[sql] = self._column_types(sql)
         types = self._columns[sql]
@@ -199,7 +197,7 @@ class PostgresConnection(DatabaseConnection):
                     copy.write_row(row)
 
     def _column_types(self, sql: str) -> list[int] | None:
-        """Return the types of the columns of a plain insert; None if it is not one."""
+        """Return the column types of a plain insert, else None."""
         found = _INSERT.fullmatch(sql)
         if found is None:
             return None
@@ -236,7 +234,7 @@ class PostgresConnection(DatabaseConnection):
 
 
 class _BoolDumper(Dumper):
-    """Writes truth values as 0 and 1, as SQLite does."""
+    """Writes truth values as 0 and 1, like SQLite."""
 
     oid = psycopg.adapters.types["int8"].oid
 
@@ -245,7 +243,7 @@ class _BoolDumper(Dumper):
 
 
 class _SumLoader(NumericBinaryLoader):
-    """Reads a sum of integers as an integer, as SQLite does."""
+    """Reads sums of integers as integers, like SQLite."""
 
     def load(self, data: Any) -> Any:
         number = super().load(data)
@@ -278,5 +276,4 @@ def _storage_error(name: str, error: Exception, doubt: str = "") -> StorageError
 
 
 def _lock_number(text: str) -> int:
-    """Return the number of a lock, a signed integer of 64 bits."""
     return int.from_bytes(hashlib.sha256(f"bandanna {text}".encode()).digest()[:8], signed=True)

@@ -37,7 +37,7 @@ _ADVICE = {
 
 
 class SQLiteDatabase(Database):
-    """One file, created with mode 0600, and the files that SQLite keeps beside it (-wal, -shm)."""
+    """One file of mode 0600, and SQLite's files beside it (-wal, -shm)."""
 
     dialect: ClassVar[str] = "sqlite"
 
@@ -117,7 +117,7 @@ class SQLiteConnection(DatabaseConnection):
             raise StorageError(f"{self._name} cannot have a write-ahead log on this disk: move it to a local disk")
 
     def begin(self, *, writing: bool, claimed: bool = False) -> int | None:
-        """Begin a transaction; a writer waits for writers of other processes, a reader for none."""
+        """Begin a transaction; a writer waits for other writers, a reader for none."""
         with _translate_errors(self._name):
             if _file_identity(self._path) != self._identity:  # writes would be lost
                 raise StorageError(f"{self._name} was replaced while it was open: put it back, or restart")
@@ -133,7 +133,7 @@ class SQLiteConnection(DatabaseConnection):
             raise _storage_error(self._name, error) from error
 
     def many(self, sql: str, rows: list[Sequence[Any]]) -> None:
-        """Run one statement for each row; a plain insert takes several rows at once, which is faster."""
+        """Run one statement for each row; a plain insert takes several at once."""
         place, found = 0, _INSERT.fullmatch(sql)
         width = sql.count("?")
         try:
@@ -148,7 +148,7 @@ class SQLiteConnection(DatabaseConnection):
             raise _storage_error(self._name, error) from error
 
     def empty_log(self) -> bool:
-        """Try to empty the log without waiting for readers; return whether that succeeded."""
+        """Empty the log without waiting for readers; return whether that succeeded."""
         with _translate_errors(self._name):
             ((patience,),) = self._sql.execute("pragma busy_timeout").fetchall()
             self._sql.execute("pragma busy_timeout = 0")
