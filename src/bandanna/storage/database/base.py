@@ -53,6 +53,7 @@ _ALLOWED = "None, bytes, a text without NUL and half characters, a 64-bit intege
 
 def split_statements(script: str, types: Mapping[str, str]) -> list[str]:
     """Return a script's statements with the dialect's types."""
+
     def replace_part(found: re.Match[str]) -> str:
         part = found[0]
         if part == ";":
