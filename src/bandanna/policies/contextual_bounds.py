@@ -1,4 +1,7 @@
-"""Regret bounds of the papers for linear and generalised linear contextual bandits."""
+"""Regret bounds of the papers for linear and generalised linear contextual bandits.
+
+Rates for best batches, and those of `linucb_jdp_returning_rate` and `linucb_concurrent_rate`, leave out logarithms.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,7 @@ _ARBITRARY = "arbitrary contexts, features and theta in the unit ball; except wi
 
 @_upper("000", "Lemma A.2", holds="LinUCB in batches, any noise within its bounds; " + _ARBITRARY)
 def linucb_lemma(*, horizon: Any, dim: int, batch: float, radius: Any, smallest: float) -> Any:
-    """d B log(1 + T/(d l)) / log 2 + 8 beta sqrt(d T log(1 + T/(d l))), l = lambda_min `smallest`, beta `radius`."""
+    """Return d B log(1 + T/(d l)) / log 2 + 8 beta sqrt(d T log(1 + T/(d l))), l `smallest`, beta `radius`."""
     t = check_above("horizon", horizon, 0)
     growth = np.log1p(t / (dim * check_above("smallest", smallest, 0)))
     return to_scalar(
@@ -53,7 +56,7 @@ def linucb_lemma(*, horizon: Any, dim: int, batch: float, radius: Any, smallest:
 def linucb_ellipsoid(*, horizon: Any, dim: int, batch: float, ellipsoid: Any, smallest: float) -> Any:
     """Return B (1 + d L / log 2) + sqrt(8) Gamma sqrt(d T L / (b log(1 + 1/b))), L = log(1 + T/(d b)).
 
-    Gamma `ellipsoid`, b `smallest`: radius |x|_{P^{-1}} <= Gamma |x|_{(A + b I)^{-1}} after every batch.
+    radius |x|_{P^{-1}} <= Gamma |x|_{(A + b I)^{-1}} after every batch; b is `smallest`.
     """
     t, least = check_above("horizon", horizon, 0), float(check_above("smallest", smallest, 0))
     growth = np.log1p(t / (dim * least))
@@ -76,8 +79,7 @@ def regular_linucb(
 ) -> Any:
     """Return B sqrt(8 T) (s (2 log(2/a) + d log(l'/l + T/(d l))) + (S sqrt(l') + g) sqrt(d log(1 + T/(d l)))).
 
-    l = rho_min `smallest`, l' = rho_max `largest`, g = gamma `shift`, s `reward_std`, B `reward_bound`,
-    S `parameter_bound` (Shariff and Sheffet 2018).
+    l is `smallest`, l' `largest`, g `shift`, s `reward_std`, B `reward_bound`, S `parameter_bound`.
     """
     t, least = check_above("horizon", horizon, 0), float(check_above("smallest", smallest, 0))
     certain = 2 * math.log(2 / float(check_between("failure", failure, 0, 1)))
@@ -88,7 +90,7 @@ def regular_linucb(
 
 @_rate("000", "Lemma 3.9", holds="LinUCB in batches without noise; " + _ARBITRARY)
 def linucb_rate(*, horizon: Any, dim: int, batch: float = 1.0, constant: float = 1.0) -> Any:
-    """Return d B + d sqrt(T), logarithms left out."""
+    """Return d B + d sqrt(T), without logarithms."""
     return to_scalar(constant * (dim * batch + dim * np.sqrt(check_above("horizon", horizon, 0))))
 
 
@@ -114,9 +116,10 @@ def linucb_ldp_rate(
 def linucb_sdp_amp_rate(
     *, horizon: Any, dim: int, batch: float, epsilon: Any, delta: Any, failure: float, constant: float = 1.0
 ) -> Any:
-    """d B log T + log(B/delta)^(1/4) log(2/delta)^(1/4) d^(3/4) T^(3/4) log T log(T/alpha) / (epsilon^(1/2) B^(1/4)).
+    """Return the rate of P_Amp for batches of B (appendix B).
 
-    As restated in appendix B; proven for epsilon <= sqrt(log(2/delta)/B), and for O(epsilon, delta) only.
+    d B log T + log(B/delta)^(1/4) log(2/delta)^(1/4) d^(3/4) T^(3/4) log T log(T/alpha) / (epsilon^(1/2) B^(1/4)), for
+    epsilon <= sqrt(log(2/delta)/B) and O(epsilon, delta).
     """
     tail = check_between("delta", delta, 0, 1)
     t, privacy = _private(horizon, epsilon, (np.log(batch / tail) * np.log(2 / tail)) ** 0.25)
@@ -134,7 +137,7 @@ def linucb_sdp_vec_rate(
 
 @_rate("000", "Corollary B.2", holds="LinUCB-SDP-Amp, best batch; " + _ARBITRARY)
 def linucb_sdp_amp_best_rate(*, horizon: Any, dim: int, epsilon: Any, delta: Any, constant: float = 1.0) -> Any:
-    """Return d^(4/5) T^(3/5) epsilon^(-2/5) (log(T/delta) log(2/delta))^(1/5), other logarithms left out."""
+    """Return d^(4/5) T^(3/5) epsilon^(-2/5) (log(T/delta) log(2/delta))^(1/5)."""
     t, tail = check_above("horizon", horizon, 0), check_between("delta", delta, 0, 1)
     logs = (np.log(t / tail) * np.log(2 / tail)) ** 0.2
     return to_scalar(constant * dim**0.8 * t**0.6 * check_above("epsilon", epsilon, 0) ** -0.4 * logs)
@@ -142,7 +145,7 @@ def linucb_sdp_amp_best_rate(*, horizon: Any, dim: int, epsilon: Any, delta: Any
 
 @_rate("000", "Corollary C.2", holds="LinUCB-SDP-Vec, best batch; " + _ARBITRARY)
 def linucb_sdp_vec_best_rate(*, horizon: Any, dim: int, epsilon: Any, delta: Any, constant: float = 1.0) -> Any:
-    """Return d^(4/5) T^(3/5) epsilon^(-2/5) log(d^2/delta)^(2/5), other logarithms left out."""
+    """Return d^(4/5) T^(3/5) epsilon^(-2/5) log(d^2/delta)^(2/5)."""
     logs = np.log(dim**2 / check_between("delta", delta, 0, 1)) ** 0.4
     return to_scalar(
         constant
@@ -155,21 +158,21 @@ def linucb_sdp_vec_best_rate(*, horizon: Any, dim: int, epsilon: Any, delta: Any
 
 @_rate("000", "Corollary 3.3", holds="LinUCB-SDP-Amp, batches of T^(3/5); " + _ARBITRARY)
 def linucb_sdp_fixed_rate(*, horizon: Any, epsilon: Any, delta: Any, constant: float = 1.0) -> Any:
-    """T^(3/5) log(T/delta)^(1/2) / sqrt(epsilon) (Vec: log(d^2/delta), Remark 3.6): a batch that ignores the budget."""
+    """Return T^(3/5) log(T/delta)^(1/2) / sqrt(epsilon), for Vec log(d^2/delta) (Remark 3.6)."""
     t, privacy = _private(horizon, epsilon, 1.0)
     return to_scalar(constant * t**0.6 * privacy * np.sqrt(np.log(t / check_between("delta", delta, 0, 1))))
 
 
 @_rate("000", "Corollary B.3", holds="LinUCB-SDP-Amp, each report local DP; " + _ARBITRARY)
 def linucb_sdp_amp_local_rate(*, horizon: Any, dim: int, epsilon: Any, delta: Any, constant: float = 1.0) -> Any:
-    """Return d^(3/4) T^(3/4) log(1/delta)^(1/4) / sqrt(epsilon), epsilon and delta of the local guarantee."""
+    """Return d^(3/4) T^(3/4) log(1/delta)^(1/4) / sqrt(epsilon), for the local epsilon and delta."""
     t, privacy = _private(horizon, epsilon, np.log(1 / check_between("delta", delta, 0, 1)) ** 0.25)
     return to_scalar(constant * dim**0.75 * t**0.75 * privacy)
 
 
 @_rate("000", "Corollary C.3", holds="LinUCB-SDP-Vec, each report local DP; " + _ARBITRARY)
 def linucb_sdp_vec_local_rate(*, horizon: Any, dim: int, epsilon: Any, delta: Any, constant: float = 1.0) -> Any:
-    """Return d^(3/4) T^(3/4) log(d^2/delta)^(1/2) / sqrt(epsilon), epsilon and delta of the local guarantee."""
+    """Return d^(3/4) T^(3/4) log(d^2/delta)^(1/2) / sqrt(epsilon), for the local epsilon and delta."""
     t, privacy = _private(horizon, epsilon, np.sqrt(np.log(dim**2 / check_between("delta", delta, 0, 1))))
     return to_scalar(constant * dim**0.75 * t**0.75 * privacy)
 
@@ -198,7 +201,7 @@ def linucb_sdp_vec_returning_rate(
 def linucb_sdp_amp_returning_best_rate(
     *, horizon: Any, dim: int, epsilon: Any, delta: Any, constant: float = 1.0
 ) -> Any:
-    """Return d^(5/6) T^(2/3) epsilon^(-1/3) log(T/delta)^(1/2), other logarithms left out."""
+    """Return d^(5/6) T^(2/3) epsilon^(-1/3) log(T/delta)^(1/2)."""
     t = check_above("horizon", horizon, 0)
     logs = np.sqrt(np.log(t / check_between("delta", delta, 0, 1)))
     return to_scalar(constant * dim ** (5 / 6) * t ** (2 / 3) * check_above("epsilon", epsilon, 0) ** (-1 / 3) * logs)
@@ -208,7 +211,7 @@ def linucb_sdp_amp_returning_best_rate(
 def linucb_sdp_vec_returning_best_rate(
     *, horizon: Any, dim: int, epsilon: Any, delta: Any, constant: float = 1.0
 ) -> Any:
-    """Return d^(5/6) T^(2/3) epsilon^(-1/3) log(d^2 T/delta)^(1/2), other logarithms left out."""
+    """Return d^(5/6) T^(2/3) epsilon^(-1/3) log(d^2 T/delta)^(1/2)."""
     t = check_above("horizon", horizon, 0)
     logs = np.sqrt(np.log(dim**2 * t / check_between("delta", delta, 0, 1)))
     return to_scalar(constant * dim ** (5 / 6) * t ** (2 / 3) * check_above("epsilon", epsilon, 0) ** (-1 / 3) * logs)
@@ -218,7 +221,7 @@ def linucb_sdp_vec_returning_best_rate(
 def linucb_jdp_returning_rate(
     *, horizon: Any, dim: int, batches: float, epsilon: Any, delta: Any, constant: float = 1.0
 ) -> Any:
-    """Return d sqrt(T) + sqrt(M T/epsilon) d^(3/4) log(1/delta)^(1/4), other logarithms left out."""
+    """Return d sqrt(T) + sqrt(M T/epsilon) d^(3/4) log(1/delta)^(1/4)."""
     t, privacy = _private(horizon, epsilon, np.log(1 / check_between("delta", delta, 0, 1)) ** 0.25)
     return to_scalar(constant * (dim * np.sqrt(t) + np.sqrt(batches * t) * dim**0.75 * privacy))
 
@@ -227,7 +230,7 @@ def linucb_jdp_returning_rate(
 def linucb_concurrent_rate(
     *, horizon: Any, dim: int, shufflers: int, epsilon: Any, reward_std: float = 0.5, constant: float = 1.0
 ) -> Any:
-    """Return k^(3/4) T^((k+1)/(2k+1)) (sigma + d) / sqrt(epsilon), logarithms left out; Corollary 5.2 is k = log T."""
+    """Return k^(3/4) T^((k+1)/(2k+1)) (sigma + d) / sqrt(epsilon); Corollary 5.2 is k = log T."""
     t, privacy = _private(horizon, epsilon, 1.0)
     k = float(check_above("shufflers", shufflers, 1, strict=False))
     return to_scalar(constant * k**0.75 * t ** ((k + 1) / (2 * k + 1)) * privacy * (reward_std + dim))
@@ -252,20 +255,19 @@ def _batched(t: Floats, dim: int, batch: float, privacy: Floats, failure: float)
 
 
 def _returning(t: Floats, dim: int, batches: float, privacy: Floats, failure: float) -> Floats:
-    """Return d T log(T)/M + sqrt(M T) privacy d^(3/4) log T log(T/alpha)."""
     m = check_above("batches", batches, 1, strict=False)
     slow = np.sqrt(m * t) * privacy * dim**0.75 * np.log(t) * np.log(t / check_between("failure", failure, 0, 1))
     return np.asarray(dim * t * np.log(t) / m + slow)
 
 
 def find_linucb_bounds(setting: RunSetting) -> BoundCalls:
-    """Yield the bound of LinUCB's own radius, or its rate, and the lower rate of every policy."""
+    """Yield the bound of LinUCB's radius, or its rate, and a lower rate."""
     yield from _linucb_upper(setting)
     yield contextual_lower_rate, {"dim": setting["dim"]}
 
 
 def _linucb_upper(setting: RunSetting) -> BoundCalls:
-    """Yield Lemma A.2 with the set of theta that ran, or a rate; a narrower set is outside of the lemma."""
+    """Yield Lemma A.2 with the set that ran; otherwise a rate."""
     for formula, size in ((linucb_lemma, "radius"), (linucb_ellipsoid, "ellipsoid")):
         if setting.get("width", 1.0) >= 1 and size in setting:
             yield formula, {name: setting[name] for name in ("dim", "batch", size, "smallest")}
@@ -322,10 +324,8 @@ def adac_oful_proof(
 
     beta_T = s sqrt(2 log(1/failure) + d log(1 + T/(lambda d))) + sqrt(lambda), s = `reward_std`, bounds the reward
     noise, and g(tau) = sqrt((w^2 l_T / (2 rho)) f / max(lambda, lambda + lambda_0 tau/4 - 8 L - 2 sqrt(tau L))) the
-    privacy noise after l_T = d log(1 + T/(lambda d)) / log(1 + C) episodes, L = log((tau + 3) d / failure).
-    Deviations: the printed gamma_T / sqrt(tau) needs a denominator that is positive for every tau; it is not for small
-    ones, so g keeps at least lambda there. The last update before round t is at
-    tau >= (t - 1 + lambda)/(1 + C) - lambda (Step 5 with any ridge; printed for lambda >= 1).
+    privacy noise after l_T = d log(1 + T/(lambda d)) / log(1 + C) episodes, L = log((tau + 3) d / failure). The last
+    update is at tau >= (t - 1 + lambda)/(1 + C) - lambda. Deviations: docs/appendix/bounds.md.
     """
     validation.open_probability("failure", failure)
     t = np.atleast_1d(check_above("horizon", horizon, 1, strict=False))
@@ -341,7 +341,7 @@ def adac_oful_proof(
 
 
 def _harmonic(horizon: float, dim: int, failure: float, ridge: float, least_eigenvalue: float, growth: float) -> float:
-    """Bound sum_{t <= T} 1 / max(lambda, lambda + lambda_0 tau_t/4 - ...) from above, by blocks of rounds 1 % long."""
+    """Bound sum_t 1 / max(lambda, lambda + lambda_0 tau_t/4 - ...) by blocks of rounds 1 % long."""
     starts = np.unique(np.floor(np.geomspace(1, horizon, 2 + int(100 * math.log(max(horizon, math.e)))))).astype(float)
     lengths = np.diff(np.append(starts, horizon + 1))
     tau = np.maximum((starts - 1 + ridge) / (1 + growth) - ridge, 0.0)  # Step 5, at the block's first round
@@ -349,7 +349,7 @@ def _harmonic(horizon: float, dim: int, failure: float, ridge: float, least_eige
 
 
 def _eigenvalue(tau: Floats, dim: int, failure: float, ridge: float, least_eigenvalue: float) -> Floats:
-    """Return a lower bound of lambda_min(V_tau), by Lemma 12."""
+    """Bound lambda_min(V_tau) below (Lemma 12)."""
     log = np.log((tau + 3) * dim / failure)
     grown = float(check_above("least_eigenvalue", least_eigenvalue, 0)) * tau / 4 - 8 * log - 2 * np.sqrt(tau * log)
     return np.asarray(ridge + np.maximum(grown, 0.0))
@@ -366,7 +366,7 @@ def adac_oful_rate(*, horizon: Any, dim: int, rho: Any, constant: float = 1.0) -
 
 @_rate("004", "section V-B2, remark 2", holds="AdaC-OFUL with private contexts (joint DP)")
 def adac_oful_joint_rate(*, horizon: Any, rho: Any, constant: float = 1.0) -> Any:
-    """Return sqrt(T) + sqrt(T / rho): then privacy is not free any more."""
+    """Return sqrt(T) + sqrt(T / rho)."""
     t = check_above("horizon", horizon, 0)
     return to_scalar(constant * (np.sqrt(t) + np.sqrt(t / check_above("rho", rho, 0))))
 
@@ -374,7 +374,7 @@ def adac_oful_joint_rate(*, horizon: Any, rho: Any, constant: float = 1.0) -> An
 def find_oful_bounds(setting: RunSetting) -> BoundCalls:
     """Yield the bounds of RS-OFUL and AdaC-OFUL: with constants if the contexts' least eigenvalue was given.
 
-    The theorem is for features and theta of norm at most 1; the policy gives half of `failure` to each kind of noise.
+    Either kind of noise gets half of `failure`.
     """
     problem = {"dim": setting["dim"], "rho": find_rho(setting)}
     outside = setting.get("width", 1.0) < 1 or setting["feature_bound"] != 1 or setting["parameter_bound"] != 1
@@ -451,7 +451,7 @@ def glm_sdp_rate(*, horizon: Any, dim: int, epsilon: Any, constant: float = 1.0)
     holds="any policy with differentially private rewards; worst public contexts with K arms",
 )
 def glm_lower_rate(*, horizon: Any, dim: int, n_arms: Any, epsilon: Any, constant: float = 1.0) -> Any:
-    """Return sqrt(d T min(d, log2 K)) + min(T, d/epsilon); K is at least 2, `math.inf` for the unit ball."""
+    """Return sqrt(d T min(d, log2 K)) + min(T, d/epsilon), K >= 2; `math.inf` for the unit ball."""
     t, e, k = (
         check_above("horizon", horizon, 0),
         check_above("epsilon", epsilon, 0),

@@ -22,7 +22,7 @@ _RELATIVE = 1e-10  # singular values below this share of the largest are roundin
 
 
 def check_arms_matrix(arms: ArrayLike) -> Floats:
-    """Return arms as finite numbers, one arm per row, or refuse them."""
+    """Return finite arms, one per row, or raise."""
     rows = read_real_array("arms", arms)
     if rows.ndim != 2 or not rows.size:
         raise InvalidArgument("arms", ValueSummary.of(rows), "an array of shape (K, d) with K, d >= 1")
@@ -35,7 +35,7 @@ def check_arms_matrix(arms: ArrayLike) -> Floats:
 
 
 def check_unit_ball(name: str, rows: Floats) -> Floats:
-    """Return vectors of norm at most 1, one per row, or name the longest."""
+    """Return rows of norm at most 1, or raise naming the longest."""
     norms = np.linalg.norm(rows, axis=1)
     if np.any(norms > 1 + 1e-9):
         place = int(np.argmax(norms))
@@ -46,9 +46,8 @@ def check_unit_ball(name: str, rows: Floats) -> Floats:
 def span_coordinates(arms: ArrayLike) -> Floats:
     """Return whitened coordinates of K arms in their span of r dimensions: (K, d) -> (K, r) with Z^T Z = I.
 
-    X = Z S W^T is the singular value decomposition without its zeros; Z is X in the basis S W^T of the span. Designs,
-    leverages x^T V^{-1} b and least-squares predictions do not depend on the basis, and this one is the best
-    conditioned.
+    Designs, leverages and least-squares predictions do not depend on the basis; this one, by the singular value
+    decomposition, is the best conditioned.
     """
     rows = check_arms_matrix(arms)
     if len(rows) > 2 * rows.shape[1]:  # a triangle has the same singular values, and fewer rows
@@ -72,8 +71,7 @@ _SHARE = 0.25  # of the radius, for the lattice that is thinned out
 def epsilon_net(points: ArrayLike, *, radius: float) -> Floats:
     """Return some of the points, such that each point is within `radius` of one of them: (n, d) -> (m, d).
 
-    Farthest point first (Gonzalez 1985). For an infinite set give a sample so dense that it covers the set within h':
-    then the net covers the set within radius + h'.
+    Farthest-point-first traversal (Gonzalez 1985).
     """
     validation.positive("radius", radius)
     rows = check_arms_matrix(points)
@@ -90,7 +88,7 @@ def epsilon_net(points: ArrayLike, *, radius: float) -> Floats:
 def ball_net(dim: int, *, radius: float) -> Floats:
     """Return a net of the unit ball, inside the ball, of at most (1 + 8/(3 radius))^dim points.
 
-    A lattice that covers the ball within radius/4, moved into the ball and thinned out to 3/4 of the radius.
+    A lattice within radius/4 is moved into the ball and thinned out.
     """
     dim, radius = validation.integer("dim", dim), validation.positive("radius", radius)
     if radius >= 1:
@@ -117,9 +115,8 @@ def _squared(rows: Floats, centre: Floats) -> Floats:
 def prune_design(z: Floats, weights: Floats) -> Floats:
     """Return weights with the same V(pi), up to a factor >= 1, on at most r(r+1)/2 arms: (K, r), (K,) -> (K,).
 
-    Caratheodory: with more arms there are directions in which the weights can move without changing V. Move along one
-    of them, its sum not negative, until the first weight is used up; the sum of the weights only falls, so scaling it
-    back to 1 raises V. Ties are broken by the order of the arms, not by rounding, so that machines agree.
+    Caratheodory: move the weights along a direction that keeps V, its sum not negative, until one is used up. Scaling
+    back to 1 raises V. Ties are broken by the arms' order, so that machines agree.
     """
     rows, columns = upper_triangle(z.shape[1])
     held = np.flatnonzero(weights > 0)
@@ -171,11 +168,11 @@ class Design:
     Attributes
     ----------
     support, weights
-        Indices of the arms with a positive weight, and the weights.
+        Indices of the arms with positive weights, and these.
     g, rank
-        g(pi), computed anew at the end, and the dimension of the span, which is the least possible g.
+        g(pi), and the dimension of the span, which is its least possible value.
     coordinates
-        All arms in their span, as `span_coordinates` gives them.
+        All arms by `span_coordinates`.
     """
 
     support: NDArray[np.int64]  # (s,): places in the set, increasing
@@ -185,12 +182,12 @@ class Design:
     coordinates: Floats = field(repr=False)  # (K, r)
 
     def plays(self, total: float) -> NDArray[np.int64]:
-        """Return ceil(total pi(x)) for every arm of the support."""
+        """Return ceil(total pi(x)) on the support."""
         return np.ceil(total * self.weights * (1 - 1e-12)).astype(np.int64)
 
 
 def support_limit(dim: int) -> int:
-    """4 d log log d + 16, log log d taken as 0 where it is negative; never below d."""
+    """Return 4 d log log d + 16, at least d; a negative log log d counts as 0."""
     d = validation.integer("dim", dim)
     return max(d, math.floor(4 * d * max(0.0, math.log(math.log(d)) if d > 1 else 0.0) + 16))
 
@@ -213,7 +210,7 @@ def optimal_design(arms: ArrayLike, *, tolerance: float = 1e-3) -> Design:
 
 
 def find_cached_design(find: Callable[[Floats], Design], arms: Floats) -> Design:
-    """Return find(arms), from a cache where there are few numbers."""
+    """Return find(arms), cached if small."""
     if arms.size > _FEW:
         return find(arms)
     return _find_design(find, arms.shape, np.ascontiguousarray(arms).tobytes())
@@ -228,7 +225,7 @@ def _find_design(find: Callable[[Floats], Design], shape: tuple[int, ...], numbe
 
 
 def _start(z: Floats) -> Floats:
-    """Return equal weights on r arms, each the farthest from the span of those before it: (K, r) -> (K,)."""
+    """Return equal weights on r spread arms: (K, r) -> (K,)."""
     rest, chosen = z.copy(), []
     for _ in range(z.shape[1]):
         chosen.append(_largest(np.einsum("ij,ij->i", rest, rest)))
@@ -240,7 +237,7 @@ def _start(z: Floats) -> Floats:
 
 
 def _improve_weights(z: Floats, weights: Floats, *, target: float, away: bool) -> Floats:
-    """Make Fedorov-Wynn steps until g <= target; with `away`, also away from the least useful arm."""
+    """Make Fedorov-Wynn steps until g <= target; with `away`, also away steps."""
     r = z.shape[1]
     for step in range(_STEPS):
         if step % _REFRESH == 0:
@@ -270,12 +267,12 @@ def _improve_weights(z: Floats, weights: Floats, *, target: float, away: bool) -
 
 
 def _largest(values: Floats) -> int:
-    """Return the first of those that are the largest up to rounding, so that machines agree."""
+    """Return the first that is largest up to rounding, so that machines agree."""
     return int(np.argmax(values >= (1 - _TIED) * values.max()))
 
 
 def _line_search(square: float, r: int, weight: float) -> float:
-    """Return the step along e_x that maximises log det V; away from x at most as far as its weight."""
+    """Return the step along e_x that maximises log det V; away at most `weight`."""
     if r == 1 or square <= 1 + 1e-12:
         best = 1.0 - 1e-12 if square > r else -math.inf
     else:

@@ -26,9 +26,9 @@ class Bound:
     side
         "upper": the policy's regret is at most this. "lower": no policy does better on every instance.
     explicit
-        Whether it is a number with all its constants, or a rate times an unknown `constant`.
+        Whether all constants are known; else a rate times an unknown `constant`.
     holds
-        For which policies it holds, and with what probability.
+        Policies for which it holds, and its probability.
     """
 
     name: str
@@ -40,20 +40,19 @@ class Bound:
     formula: Callable[..., Any]
 
     def __call__(self, **arguments: Any) -> Any:
-        """Return the value of the formula."""
         return self.formula(**arguments)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class BoundCurve:
-    """A bound at every horizon of a curve; a rate, up to a factor, unless `bound.explicit`."""
+    """A bound at every horizon; up to a factor, unless `bound.explicit`."""
 
     bound: Bound
     values: Floats
 
     @property
     def label(self) -> str:
-        """Side and place: `upper bound, Theorem 10`; rates are upper ones unless it says otherwise."""
+        """Return side and place: `upper bound, Theorem 10`; rates are upper by default."""
         kind = (
             f"{self.bound.side} bound"
             if self.bound.explicit
@@ -70,7 +69,7 @@ BOUNDS: dict[str, Bound] = {}
 def register_bound(
     side: str, paper: str, statement: str, *, explicit: bool, holds: str
 ) -> Callable[[Formula], Formula]:
-    """Enter a function in the catalogue under its own name."""
+    """Enter a function in the catalogue."""
 
     def enter(formula: Formula) -> Formula:
         name = getattr(formula, "__name__", "")
@@ -89,7 +88,7 @@ _upper = partial(register_bound, "upper", explicit=True)
 
 
 def check_above(argument: str, value: Any, least: float, *, strict: bool = True) -> Floats:
-    """Return numbers above `least`, or equal to it unless `strict`."""
+    """Return numbers above `least`, or at it unless `strict`."""
     numbers = np.asarray(value, dtype=float)
     if not np.all(numbers > least if strict else numbers >= least):
         raise InvalidArgument(argument, value, f"a number {'>' if strict else '>='} {least:g}")
@@ -97,7 +96,7 @@ def check_above(argument: str, value: Any, least: float, *, strict: bool = True)
 
 
 def check_between(argument: str, value: Any, low: float, high: float) -> Floats:
-    """Return numbers in the open interval (low, high)."""
+    """Return numbers strictly between two ends."""
     numbers = np.asarray(value, dtype=float)
     if not np.all((numbers > low) & (numbers < high)):
         raise InvalidArgument(argument, value, f"a number in ({low:g}, {high:g})")
@@ -105,7 +104,7 @@ def check_between(argument: str, value: Any, low: float, high: float) -> Floats:
 
 
 def to_scalar(value: Any) -> Any:
-    """Return a float if it is a single number."""
+    """Convert a single number to float."""
     return float(value) if np.ndim(value) == 0 else value
 
 
@@ -121,14 +120,14 @@ BoundCalls = Iterator[tuple[Callable[..., Any], dict[str, Any]]]
 
 
 def find_rho(setting: RunSetting) -> float:
-    """Return the zCDP of the guarantee: stated, or epsilon tanh(epsilon/2) of a pure one."""
+    """Return the zCDP of the guarantee; epsilon tanh(epsilon/2) if pure."""
     epsilon = float(setting["epsilon"]) if is_pure(setting) else math.inf
     pure = epsilon * math.tanh(epsilon / 2)
     return min(float(setting.get("rho", math.inf)), pure)
 
 
 def is_pure(setting: RunSetting) -> bool:
-    """Return whether the guarantee has delta = 0."""
+    """Return whether delta is 0."""
     return bool(setting.get("delta") == 0 and math.isfinite(setting.get("epsilon", math.inf)))
 
 
@@ -160,10 +159,7 @@ def counter_rate(
     holds="every (epsilon, delta) counter of bits with k shufflers, delta < min(epsilon, 1)/(40 n (k + 1)), n large",
 )
 def counter_lower_rate(*, horizon: Any, shufflers: int, epsilon: Any, constant: float = 1.0) -> Any:
-    """Return rep_{n,k} = n^(1/(2k+1)) c^(2k/(2k+1)) / 2, c = e^epsilon / (e^(2 epsilon) + 1); k = 0 is n/2.
-
-    With constant probability some reported count is off by Omega(rep); the theorem leaves the constant open.
-    """
+    """Return rep_{n,k} = n^(1/(2k+1)) c^(2k/(2k+1)) / 2, c = e^epsilon / (e^(2 epsilon) + 1); k = 0 is n/2."""
     n, k = check_above("horizon", horizon, 0), int(check_above("shufflers", shufflers, 0, strict=False))
     small = np.exp(-check_above("epsilon", epsilon, 0))
     c = small / (1 + small**2)  # e^eps / (e^(2 eps) + 1)
@@ -194,10 +190,7 @@ def adac_ucb_gaps(*, horizon: Any, gaps: Any, rho: Any, optimism: float, width: 
 
 @_upper("004", "Theorem 11", holds=_ADAC)
 def adac_ucb_worst(*, horizon: Any, n_arms: int, rho: Any, optimism: float, width: float = 1.0) -> Any:
-    """Return 4 sqrt(2 beta K T log T) + 8 K sqrt(beta log T / rho) + 3 beta (K - 1) / (beta - 3), for any gaps.
-
-    The constants are those of the theorem's proof; gaps sum to at most K - 1 in units of the range.
-    """
+    """Return 4 sqrt(2 beta K T log T) + 8 K sqrt(beta log T / rho) + 3 beta (K - 1) / (beta - 3)."""
     t, beta = check_above("horizon", horizon, 1, strict=False), check_above("optimism", optimism, 3)
     n_arms = int(check_above("n_arms", n_arms, 1, strict=False))
     learning = 4 * np.sqrt(2 * beta * n_arms * t * np.log(t))
@@ -220,7 +213,7 @@ def adac_ucb_rate(*, horizon: Any, n_arms: int, rho: Any, constant: float = 1.0)
     holds="a pure-DP algorithm at epsilon = sqrt(2 rho), as Table II quotes it",
 )
 def converted_ucb_gaps_rate(*, horizon: Any, gaps: Any, rho: Any, optimism: float, constant: float = 1.0) -> Any:
-    """sum_{a : Delta_a > 0} (8 beta log T / Delta_a + 8 sqrt(beta / rho) log T): sqrt(log T) more than Theorem 10."""
+    """Return sum_{a : Delta_a > 0} (8 beta log T / Delta_a + 8 sqrt(beta / rho) log T)."""
     log_t, beta = np.log(check_above("horizon", horizon, 1, strict=False)), check_above("optimism", optimism, 0)
     private = 8 * np.sqrt(beta / check_above("rho", rho, 0)) * log_t
     return to_scalar(constant * sum(8 * beta * log_t / gap + private for gap in _unit(gaps, 1.0)))
@@ -245,10 +238,9 @@ def converted_ucb_rate(*, horizon: Any, n_arms: int, rho: Any, constant: float =
     holds="every rho-zCDP policy, worst over arms with Gaussian rewards of variance 1 and any means; K > 1, T >= K - 1",
 )
 def finite_lower(*, horizon: Any, n_arms: int, rho: Any = np.inf) -> Any:
-    """Return max(sqrt(T (K - 1)) / 27, sqrt((K - 1) / rho) / 124); the second part is proven for rho <= 1, and 0 above.
+    """Return max(sqrt(T (K - 1)) / 27, sqrt((K - 1) / rho) / 124), the second part only for rho <= 1.
 
-    0 where nothing is proven, T < K - 1. The hard instances have means (D, 0, ..., 0) and (D, 0, ..., 2 D, ..., 0):
-    see `hard_gap` for the private part's D.
+    It is 0 for T < K - 1. Hard instances have means (D, 0, ..., 0) and (D, 0, ..., 2 D, ..., 0), with D of `hard_gap`.
     """
     t, others = check_above("horizon", horizon, 0), float(check_above("n_arms", n_arms, 1)) - 1
     budget = check_above("rho", rho, 0)
@@ -257,7 +249,7 @@ def finite_lower(*, horizon: Any, n_arms: int, rho: Any = np.inf) -> Any:
 
 
 def hard_gap(*, horizon: float, n_arms: int, rho: float) -> float:
-    """D of Theorem 17's proof: 1/sqrt(b) - c/(2 b), b = rho T^2 / (K - 1) (1 + 1/(K - 1)), c = rho T / (K - 1)."""
+    """Return D of Theorem 17: 1/sqrt(b) - c/(2 b), b = rho T^2 / (K - 1) (1 + 1/(K - 1)), c = rho T / (K - 1)."""
     others = float(check_above("n_arms", n_arms, 1)) - 1
     b, c = rho * horizon**2 / others * (1 + 1 / others), rho * horizon / others
     return float(1 / np.sqrt(b) - c / (2 * b))
@@ -269,7 +261,7 @@ def _unit(gaps: Any, width: float) -> Floats:
 
 
 def find_ucb_episodes_bounds(setting: RunSetting) -> BoundCalls:
-    """Yield the bounds of UCB in episodes; the theorems need optimism > 3, else there is only a rate."""
+    """Yield the bounds of UCB in episodes; only a rate for optimism <= 3."""
     rho, n_arms = find_rho(setting), setting["n_arms"]
     if is_pure(setting):
         yield converted_ucb_rate, {"n_arms": n_arms, "rho": rho}
@@ -285,7 +277,7 @@ def find_ucb_episodes_bounds(setting: RunSetting) -> BoundCalls:
 
 
 def find_finite_arm_bounds(setting: RunSetting) -> BoundCalls:
-    """Yield the lower bound of every finite-armed policy."""
+    """Yield every finite-armed policy's lower bound."""
     if setting["n_arms"] > 1:
         yield finite_lower, {"n_arms": setting["n_arms"], "rho": find_rho(setting)}
 
@@ -317,7 +309,7 @@ def dpe_rate(*, horizon: Any, n_arms: int, sampling: float, constant: float = 1.
 def dpe_full_rate(
     *, horizon: Any, n_arms: int, dim: int, sampling: float, client_std: float, constant: float = 1.0
 ) -> Any:
-    """Return sqrt(d T log(k T)) + sigma T^(1 - alpha/2) sqrt(log(k T)): with the term that Table I leaves out."""
+    """Return sqrt(d T log(k T)) + sigma T^(1 - alpha/2) sqrt(log(k T)); Table I leaves out the first term."""
     t, clients = _learning(horizon, n_arms, sampling)
     return to_scalar(constant * (np.sqrt(dim * t * np.log(n_arms * t)) + client_std * clients))
 
@@ -361,7 +353,7 @@ def sdp_dpe_rate(
 
 
 def find_phased_elimination_bounds(setting: RunSetting) -> BoundCalls:
-    """Yield the rates of phased elimination, from Table I of 001."""
+    """Yield the rates of Table I of 001."""
     shared = {"n_arms": setting["n_arms"], "sampling": setting["alpha"]}
     private = {"dim": setting["dim"], "epsilon": setting["epsilon"], "delta": setting["delta"]}
     tables = {
@@ -404,9 +396,7 @@ def adac_gope_proof(
     """Return min_L sum_{l=1}^L 4 beta_{l-1} T_l + 4 beta_L T, with beta_l = s 2^-l and T_l <= support + c_l.
 
     c_l = (8 d s^2 / beta_l^2) log(4 / p_l) + (w d / beta_l) sqrt((2/rho) f(d, p_l)), p_l = failure / (K l (l + 1)),
-    f(d, p) = d + 2 sqrt(d log(2/p)) + 2 log(2/p). Step 3 of the proof for every number of phases L instead of one
-    Delta: arms that are left after phase l have gaps of at most 4 beta_l, and of at most w. `support` bounds the arms
-    of a design, d (d + 1) / 2 by default; s = `reward_std` is 1 in the paper.
+    f(d, p) = d + 2 sqrt(d log(2/p)) + 2 log(2/p). `support` bounds the arms of a design; s is `reward_std`.
     """
     t = check_above("horizon", horizon, 1, strict=False)
     validation.open_probability("failure", failure)
@@ -426,7 +416,7 @@ def adac_gope_proof(
 def phase_length(
     *, beta: float, dim: int, rho: float, failure: float, width: float = 2.0, reward_std: float = 1.0
 ) -> float:
-    """Return c_l of [004, (4)]: plays after which every arm is known up to beta, except with chance `failure`."""
+    """Return c_l of [004, (4)]: then every arm is known up to beta, except with probability `failure`."""
     log = math.log(2 / failure)
     norm = dim + 2 * math.sqrt(dim * log) + 2 * log  # f(d, delta)
     return 8 * dim * (reward_std / beta) ** 2 * math.log(4 / failure) + width * dim / beta * math.sqrt(2 * norm / rho)
@@ -458,11 +448,10 @@ def converted_gope_rate(*, horizon: Any, n_arms: int, dim: int, rho: Any, consta
     holds="every rho-Interactive zCDP policy, worst over theta in R^d and K arms, Gaussian rewards of variance 1",
 )
 def linear_lower(*, horizon: Any, dim: int, n_arms: Any = math.inf, rho: Any = np.inf, as_printed: bool = False) -> Any:
-    """max(e^-2 b sqrt(T) / 8, e^-2.25 b / (8 sqrt(rho))), b = min(d, floor(log2 K)); its second part is 0 for rho > 1.
+    """Return max(e^-2 b sqrt(T) / 8, e^-2.25 b / (8 sqrt(rho))), b = min(d, floor(log2 K)).
 
-    The theorem is for the arms [-1, 1]^d. The best of them is a corner for every theta, so the 2^d corners are enough;
-    fewer arms can be the corners of b coordinates. The paper prints e^-2.25 / 4 (`as_printed`): its Step 1 applies
-    Markov's inequality at T/2 and drops the factor 1/2 that the non-private part keeps. Hard instances: theta in
+    The second part is 0 for rho > 1. The theorem is for the arms [-1, 1]^d; fewer arms can be the corners of b
+    coordinates. `as_printed` has e^-2.25 / 4 (docs/appendix/bounds.md). Hard instances: theta in
     {-1, 1}^d / (T sqrt(rho)), or / sqrt(T) without privacy.
     """
     t, budget = check_above("horizon", horizon, 0), check_above("rho", rho, 0)
@@ -472,7 +461,7 @@ def linear_lower(*, horizon: Any, dim: int, n_arms: Any = math.inf, rho: Any = n
 
 
 def find_gope_bounds(setting: RunSetting) -> BoundCalls:
-    """Yield the bounds of GOPE; with noise in the beginning, the rate of Table II."""
+    """Yield the bounds of GOPE; with initial noise, Table II's rate."""
     problem = {"n_arms": setting["n_arms"], "dim": setting["dim"], "rho": find_rho(setting)}
     if setting.get("noise") == "beginning":
         yield converted_gope_rate, problem

@@ -51,7 +51,7 @@ class GLMPolicy(Policy[State]):
     failure
         Probability with which the confidence sets may fail.
     privacy
-        The privacy model and budget.
+        Privacy model and budget.
     """
 
     sees_unit: ClassVar[bool] = True  # features that are no longer than 1 as they are
@@ -84,7 +84,6 @@ class GLMPolicy(Policy[State]):
 
     @cached_property
     def curvature(self) -> float:
-        """kappa, as given or as S implies."""
         return self.model.kappa(self.parameter_bound) if self.kappa is None else float(self.kappa)
 
     @cached_property
@@ -97,7 +96,6 @@ class GLMPolicy(Policy[State]):
 
     @property
     def numbers_per_user(self) -> int | None:
-        """Number of numbers in a user's report; None without one."""
         return None
 
     def clip_features(self, contexts: Floats) -> Floats:
@@ -112,7 +110,7 @@ class GLMPolicy(Policy[State]):
 
 @dataclass(frozen=True, kw_only=True)
 class NonPrivateGLMPolicy(GLMPolicy[State]):
-    """A policy that is given users' rows as they are, with constants as published or corrected (`preset`)."""
+    """A policy that sees users' rows, with constants as published or corrected (`preset`)."""
 
     _private_siblings = '. Private generalised linear policies: "GLM-JDP" (central), "GLM-SDP" (shuffle)'
 
@@ -139,11 +137,9 @@ class NonPrivateGLMPolicy(GLMPolicy[State]):
 
     @cached_property
     def query(self) -> SumQuery:
-        """The rows of an episode's users."""
         return SumQuery(protocol=ClearRows(domain=self.rows))
 
     def query_rows(self, group: str, step: int) -> SumQuery:
-        """Return a query of the rows of a group."""
         return SumQuery(protocol=self.query.protocol, group=group, step=step)
 
     def report(self, query: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
@@ -153,7 +149,7 @@ class NonPrivateGLMPolicy(GLMPolicy[State]):
 
 @dataclass(frozen=True, kw_only=True)
 class PerRoundGLMPolicy(NonPrivateGLMPolicy[State]):
-    """A policy that learns after every round; its state knows how many there were, in `rounds`."""
+    """A policy that learns after every round; its state counts them in `rounds`."""
 
     execution = Execution(learns_every_round=True, side_by_side=True)
 
@@ -161,18 +157,17 @@ class PerRoundGLMPolicy(NonPrivateGLMPolicy[State]):
         return FixedLength(number=state.rounds, users=1) if state.rounds < self.horizon else None
 
     def row(self, released: Estimate) -> tuple[Floats, Floats]:
-        """Return features (*R, d) and reward (*R) of the round's user."""
         values = released.total[..., 0, :]
         return values[..., : self.dim], values[..., self.dim]
 
 
 def compute_squared_norms(contexts: Floats, inverse: Floats) -> Floats:
-    """Return |x|^2_{A^{-1}} of every arm: (*R, n, K, d), (*R, n or 1, d, d) -> (*R, n, K)."""
+    """Return |x|^2_{A^{-1}}: (*R, n, K, d), (*R, n or 1, d, d) -> (*R, n, K)."""
     return np.asarray(np.maximum(np.einsum("...i,...i->...", contexts @ inverse, contexts), 0.0))
 
 
 def compute_linear_scores(contexts: Floats, theta: Floats) -> Floats:
-    """Return <x, theta> of every arm: (*R, n, K, d), (*R, d) -> (*R, n, K)."""
+    """Return <x, theta>: (*R, n, K, d), (*R, d) -> (*R, n, K)."""
     return np.asarray((contexts @ theta[..., None, :, None])[..., 0])
 
 
@@ -200,7 +195,7 @@ _TINY = 1e-10
 
 
 def compute_designs(arms: Floats, alive: NDArray[np.bool_], *, factor: float = 2.0, most_steps: int = 200) -> Floats:
-    """Return weights (n, K) on the living arms of sets (n, K, d); g <= factor r unless the steps run out."""
+    """Return weights (n, K) on living arms (n, K, d), with g <= factor r if the steps suffice."""
     weights, rank = _start(arms, alive)
     open_ = np.arange(len(arms))
     for _ in range(most_steps):
@@ -218,7 +213,7 @@ def compute_designs(arms: Floats, alive: NDArray[np.bool_], *, factor: float = 2
 
 
 def _start(arms: Floats, alive: NDArray[np.bool_]) -> tuple[Floats, NDArray[np.int64]]:
-    """Return equal weights on up to d arms, each the farthest from the span of those before, and the rank."""
+    """Return equal weights on up to d spread arms, and the rank."""
     n, _, d = arms.shape
     rest, weights, index = np.where(alive[..., None], arms, 0.0), np.zeros(arms.shape[:2]), np.arange(n)
     scale = np.max(np.sum(rest**2, axis=2), axis=1)
@@ -250,7 +245,7 @@ def _leverages(arms: Floats, weights: Floats) -> Floats:
 def query_descent(
     points: Points, protocol: BatchProtocol, *, group: str = "episode", step: int = 1, part: str | None = None
 ) -> Generator[SumQuery, Estimate, Floats]:
-    """Query the sums of gradients at the points of a descent, from `step` on; return its estimate."""
+    """Query the sums of gradients at a descent's points; return its estimate."""
     try:
         point = next(points)
         while True:

@@ -46,7 +46,7 @@ class GLMUCBState:
     Attributes
     ----------
     near
-        The gradient of the loss around an earlier estimate, so that not every estimate needs all rows.
+        Expansion of the loss around an earlier estimate, which saves passes over all rows.
     """
 
     rounds: int
@@ -62,21 +62,18 @@ class GLMUCB(PerRoundGLMPolicy[GLMUCBState]):
     """GLM-UCB: an estimate from all data in every round, and a bonus that carries kappa (Filippi et al. 2010).
 
     1. The server publishes theta_t = argmin sum_{s < t} l_s + (ridge/2) |theta|^2 and M_t^{-1}, where
-       M_t = lambda I + sum x x^T, lambda = d (`publish`: the state itself).
-    2. The device plays argmax_x mu(<x, theta_t>) + rho_t |x|_{M_t^{-1}} (`act`), with c = sqrt(3 + 2 log(1 + 2/lambda))
+       M_t = lambda I + sum x x^T, lambda = d.
+    2. The device plays argmax_x mu(<x, theta_t>) + rho_t |x|_{M_t^{-1}}, with c = sqrt(3 + 2 log(1 + 2/lambda))
        and rho_t = 2 L_mu kappa R c sqrt(2 d log(t) log(2 d T / failure)).
-    3. The server queries the round's row and renews the estimate (`learn`).
+    3. The server queries the round's row and renews the estimate.
 
-    Deviation from the published run: theta_0 = 0 instead of a normal draw (one round).
-
-    Further parameters are those of `GLMPolicy`.
+    Deviation from the published run: theta_0 = 0 instead of a normal draw. Further parameters: `GLMPolicy`.
 
     Parameters
     ----------
     preset
-        "published", as run by the authors of [003]: ridge = 2 lambda (their penalty multiplies |theta|^2), no factor
-        sqrt(log t) for the logistic link, no projection. "corrected": ridge = lambda, sqrt(log t) for all links, theta
-        projected onto |theta| <= S.
+        "published", as run in [003]: ridge = 2 lambda, no factor sqrt(log t) for the logistic link, no projection.
+        "corrected": ridge = lambda, sqrt(log t) for all links, theta projected onto |theta| <= S.
     refit
         Rounds between two estimates; 1 as published.
     """
@@ -86,7 +83,6 @@ class GLMUCB(PerRoundGLMPolicy[GLMUCBState]):
     refit: int = 1
 
     def act(self, snapshot: GLMUCBState, contexts: Floats, coins: DeviceRandomness) -> Choice:
-        """2. Device: choose the arm with the largest index."""
         theta = (
             snapshot.theta if self.preset == "published" else project_onto_ball(snapshot.theta, self.parameter_bound)
         )
@@ -96,7 +92,6 @@ class GLMUCB(PerRoundGLMPolicy[GLMUCBState]):
         )
 
     def learn(self, state: GLMUCBState, episode: FixedLength) -> Generator[SumQuery, Estimate, GLMUCBState]:
-        """3. Query the row, and estimate from all rows."""
         features, rewards = self.row((yield self.query))
         theta, near = state.theta, state.near
         if near is not None:
@@ -130,7 +125,7 @@ class GLMUCB(PerRoundGLMPolicy[GLMUCBState]):
     def _estimate(
         self, start: Floats, near: Expansion | None
     ) -> Generator[SumQuery, Estimate, tuple[Floats, Expansion | None]]:
-        """Return theta_t: near the last one from the polynomial of its loss, far from it from all rows."""
+        """Return theta_t, near the last one from the polynomial of its loss."""
         ridge, link = float(self.dim * (2 if self.preset == "published" else 1)), self.model
         theta = start.reshape(-1, self.dim)
         far = np.arange(len(theta))
@@ -165,31 +160,29 @@ class GLOCState:
 @stored_as("GLOC")
 @dataclass(frozen=True, kw_only=True)
 class GLOC(PerRoundGLMPolicy[GLOCState]):
-    """GLOC: an online Newton step in each round, turned into a confidence set (Jun, Bhargava, Nowak and Willett 2017).
+    """GLOC: an online Newton step in each round, turned into a confidence set (Jun et al. 2017).
 
-    1. The server publishes V^{-1}, theta, z and B (`publish`: the state itself).
+    1. The server publishes V^{-1}, theta, z and B.
     2. The device plays the largest index, with radius^2 = 1 + (4/c) B + 8 (q/c)^2 log((2/failure) sqrt(1 + 2B/c
-       + 4 (q/c)^4 / failure^2)) and c = 1/kappa (`act`).
-    3. The server queries the round's row, and with g = (mu(<x, theta>) - r) x (`learn`)
+       + 4 (q/c)^4 / failure^2)) and c = 1/kappa.
+    3. The server queries the round's row, and with g = (mu(<x, theta>) - r) x
 
            V += x x^T,   B += |g|^2_{V^{-1}} / (2c),   z += <x, theta> x,   theta <- Proj(theta - V^{-1} g / c)
 
        from V_0 = lambda I, B_0 = 2 c S^2 lambda, lambda = d.
 
-    Further parameters are those of `GLMPolicy`.
+    Further parameters: `GLMPolicy`.
 
     Parameters
     ----------
     preset
-        "published", as run by the authors of [003]: index mu(<x, theta>) + radius |x|_{V^{-1}}, q = L_mu^2, and theta
-        rescaled to the sphere |theta| = S. "corrected": index <x, V^{-1} z> + radius |x|, q = R/2, and the projection
-        onto the ball in the norm of V.
+        "published", as run in [003]: index mu(<x, theta>) + radius |x|_{V^{-1}}, q = L_mu^2, theta rescaled to
+        |theta| = S. "corrected": index <x, V^{-1} z> + radius |x|, q = R/2, projection onto the ball in the norm of V.
     """
 
     execution = replace(PerRoundGLMPolicy.execution, player="every round")
 
     def act(self, snapshot: GLOCState, contexts: Floats, coins: DeviceRandomness) -> Choice:
-        """2. Device: choose the arm with the largest index."""
         inverse, radius = snapshot.inverse, self.radius(snapshot.bound)
         if self.preset == "published":
             values = self.model.mean(compute_linear_scores(contexts, snapshot.theta))
@@ -199,7 +192,6 @@ class GLOC(PerRoundGLMPolicy[GLOCState]):
         return choose_optimistic(values, radius[..., None, None] * spread)
 
     def learn(self, state: GLOCState, episode: FixedLength) -> Generator[SumQuery, Estimate, GLOCState]:
-        """3. Query the row, and make one online Newton step."""
         features, rewards = self.row((yield self.query))
         z = inner(features, state.theta)
         inverse = update_inverse(state.inverse, features)
@@ -264,12 +256,12 @@ class ECOLogState:
 @stored_as("ECOLog")
 @dataclass(frozen=True, kw_only=True)
 class ECOLog(PerRoundGLMPolicy[ECOLogState]):
-    """ECOLog: constant work in each round, logistic rewards only (Faury, Abeille, Jun and Calauzenes 2022).
+    """ECOLog: constant work in each round, logistic rewards only (Faury et al. 2022).
 
-    1. The server publishes W^{-1}, theta and C (`publish`: the state itself).
-    2. The device plays argmax_x s(<x, theta>) + radius |x|_{W^{-1}} (`act`), where radius^2 = 2 lambda S^2
-       + (1 + S)^2 gamma + C and gamma = sqrt(lambda)/2 + (2/sqrt lambda) log((2/failure) sqrt(1 + t/(4 lambda))).
-    3. The server queries the round's row (`learn`) and computes
+    1. The server publishes W^{-1}, theta and C.
+    2. The device plays argmax_x s(<x, theta>) + radius |x|_{W^{-1}}, radius^2 = 2 lambda S^2 + (1 + S)^2 gamma + C and
+       gamma = sqrt(lambda)/2 + (2/sqrt lambda) log((2/failure) sqrt(1 + t/(4 lambda))).
+    3. The server queries the round's row and computes
 
            theta'  = argmin_{|v| <= S} w |v - theta|^2_W + l(v; x, r),   theta'' the same with l(.; x, 0) + l(.; x, 1)
            C      += 2 (1 + S) (l(theta'') - l(theta')) - n(theta' - theta'')/2
@@ -277,23 +269,19 @@ class ECOLog(PerRoundGLMPolicy[ECOLogState]):
 
        from W_0 = lambda I, lambda = 10.
 
-    Deviations: both minima are found exactly - without the constraint they lie on the line theta - a W^{-1} x, a one-
-    dimensional equation - where the published run makes gradient steps towards them; C is kept >= 0; the stop with an
-    error when s'(theta'')/s'(theta') > 2 is left out.
-
-    Further parameters are those of `GLMPolicy`.
+    Deviations: both minima are exact, where the published run makes gradient steps; C is kept >= 0; the run does not
+    stop when s'(theta'')/s'(theta') > 2. Further parameters: `GLMPolicy`.
 
     Parameters
     ----------
     preset
-        "published", as run by the authors of [003]: w = 1/2, theta'' regularised at theta', n the norm |.|_W.
-        "corrected": w = 1/(2 + 2S), theta'' regularised at theta, n the squared norm, index <x, theta> + radius |x|.
+        "published", as run in [003]: w = 1/2, theta'' regularised at theta', n the norm |.|_W. "corrected":
+        w = 1/(2 + 2S), theta'' regularised at theta, n the squared norm, index <x, theta> + radius |x|.
     """
 
     execution = replace(PerRoundGLMPolicy.execution, player="every round")
 
     def act(self, snapshot: ECOLogState, contexts: Floats, coins: DeviceRandomness) -> Choice:
-        """2. Device: choose the arm with the largest index."""
         z = compute_linear_scores(contexts, snapshot.theta)
         values = special.expit(z) if self.preset == "published" else z
         spread = np.sqrt(compute_squared_norms(contexts, snapshot.inverse[..., None, :, :]))
@@ -354,8 +342,7 @@ def _minimize_proximal(
 ) -> Floats:
     """Return argmin_{|v| <= S} w |v - c|^2_W + k (log(1 + e^z) - r z), z = <x, v>, k = `copies`: all (*R, d).
 
-    Free minimum: v = c - a W^{-1} x k/(2w), a = s(z) - r, with z the root of z + (k q/2w) (s(z) - r) = <x, c>,
-    q = |x|^2_{W^{-1}}. Beyond the ball: the multiplier nu of |v|^2 <= S^2, the matrix w W + nu I.
+    Inside the ball, v = c - a W^{-1} x k/(2w) with a = s(z) - r. Beyond it, the matrix is w W + nu I.
     """
     scale, direction = copies / (2 * weight), (inverse @ x[..., None])[..., 0]
     residual = _solve_residual(inner(x, centre), scale * inner(x, direction), r)
@@ -368,7 +355,6 @@ def _minimize_proximal(
     rotated, rewards = (x[outside][..., None, :] @ vectors)[..., 0, :], r[outside]
 
     def excess(nu: Floats) -> tuple[Floats, Floats]:
-        """Return the minimum with the matrix w W + nu I, and 1/S - 1/|y|: nearly linear in nu, positive outside."""
         diagonal = 1 / (weight * values + nu[:, None])
         start, half = c * diagonal, copies / 2
         spread = half * np.sum(rotated * rotated * diagonal, axis=-1)
@@ -383,7 +369,7 @@ def _minimize_proximal(
 
 
 def _solve_multiplier(excess: Callable[[Floats], tuple[Floats, Floats]], count: int, tolerance: float) -> Floats:
-    """Return the points where the falling function `excess` of nu >= 0 vanishes (false position, Illinois rule)."""
+    """Return the zeros nu >= 0 of a falling function (false position, Illinois rule)."""
     low, high = np.zeros(count), np.ones(count)
     found, left = np.zeros((count, 0)), np.ones(count, dtype=bool)  # each stops by itself, in any company
     at_low, at_high = excess(low)[1], excess(high)[1]
@@ -404,7 +390,7 @@ def _solve_multiplier(excess: Callable[[Floats], tuple[Floats, Floats]], count: 
 
 
 def _solve_residual(base: Floats, spread: Floats, r: Floats) -> Floats:
-    """Return s(z) - r at the root of z + spread (s(z) - r) = base: Newton's method, monotone and convex by halves."""
+    """Return s(z) - r at the root of z + spread (s(z) - r) = base (Newton)."""
     z = base - spread * (special.expit(base) - r) / (1 + spread / 4)
     left = np.ones(z.shape, dtype=bool)  # each stops by itself, in any company
     for _ in range(50):

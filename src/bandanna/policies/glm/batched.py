@@ -34,7 +34,7 @@ from bandanna.types import Floats, Ints
 @stored_as("BatchEstimate")
 @dataclass(frozen=True, kw_only=True)
 class BatchEstimate:
-    """The estimate of one batch: theta_j, the inverse of its released matrix, and the width of its bounds."""
+    """The estimate theta_j of a batch, the inverse of its released matrix, and its width."""
 
     theta: Floats  # (*R, d)
     inverse: Floats  # (*R, d, d)
@@ -42,11 +42,9 @@ class BatchEstimate:
     blur: float  # in |inverse x|: the noise of the gradients, by its law
 
     def middle(self, contexts: Floats) -> Floats:
-        """Return <x, theta_j>: (*R, n, K, d) -> (*R, n, K)."""
         return compute_linear_scores(contexts, self.theta)
 
     def half(self, contexts: Floats) -> Floats:
-        """Return half of the distance of the bounds."""
         inverse = self.inverse[..., None, :, :]
         spread = self.width * np.sqrt(compute_squared_norms(contexts, inverse))
         return np.asarray(spread + self.blur * np.linalg.norm(contexts @ inverse, axis=-1)) if self.blur else spread
@@ -55,13 +53,12 @@ class BatchEstimate:
 @stored_as("BatchedState")
 @dataclass(frozen=True, kw_only=True)
 class BatchedGLMState:
-    """The estimates of the batches so far, and how many of their matrices had to be shifted."""
+    """The estimates of the batches so far, and how many matrices had to be shifted."""
 
     estimates: tuple[BatchEstimate, ...]
     repairs: Ints  # (*R)
 
     def plus(self, estimate: BatchEstimate, repaired: Ints) -> BatchedGLMState:
-        """Return the state after one more batch."""
         return replace(self, estimates=(*self.estimates, estimate), repairs=self.repairs + repaired)
 
 
@@ -69,18 +66,16 @@ class BatchedGLMState:
 class BatchedGLMPolicy(GLMPolicy[BatchedGLMState]):
     """Base of GLM-SDP and B-GLinUCB: few batches, a design in each, elimination with the estimates of earlier batches.
 
-    1. The server publishes the estimates theta_1, ..., theta_{k-1} with their matrices and bounds (`publish`).
+    1. The server publishes the estimates theta_1, ..., theta_{k-1} with their matrices and bounds.
     2. In batch 1 the device draws x from a design of its arms. In batch k it leaves out the arms that an earlier batch
-       rules out, UCB_j(x) < max LCB_j, and draws from a design of sqrt(w(x)) x, with w(x) = mu'(<x, theta_1>) / b(x)
-       (`act`).
+       rules out, UCB_j(x) < max LCB_j, and draws from a design of sqrt(w(x)) x, with w(x) = mu'(<x, theta_1>) / b(x).
     3. The server estimates V = lambda_V I + sum x x^T and theta_1 from batch 1; H_k = lambda_H I + sum w(x) x x^T and
-       theta_k from batch k alone (`learn`).
+       theta_k from batch k alone.
 
     Bounds are <x, theta_1> +- gamma sqrt(kappa) |x|_{V^{-1}} and <x, theta_j> +- gamma |x|_{H_j^{-1}};
     b(x) = exp(M min(2S, gamma sqrt(kappa) |x|_{V^{-1}})) with the self-concordance constant M. Sizes are tau_1 =
     `warmup`, tau_2 = alpha, tau_k = alpha sqrt(tau_{k-1}), cut off at T; alpha = T^{1/(2 (1 - 2^{1-B}))} for B batches
-    after the warm-up, 2 sqrt T without `batches`. Reference: Sawarni et al. 2024, Algorithm 1; paper [003], Algorithm
-    1.
+    after the warm-up, 2 sqrt T without `batches`. Reference: Sawarni et al. 2024, Algorithm 1; [003], Algorithm 1.
     """
 
     execution = Execution(side_by_side=True)
@@ -89,11 +84,9 @@ class BatchedGLMPolicy(GLMPolicy[BatchedGLMState]):
     batches: int | None = None
 
     def publish(self, state: BatchedGLMState) -> tuple[BatchEstimate, ...]:
-        """1. Publish the estimates."""
         return state.estimates
 
     def act(self, snapshot: tuple[BatchEstimate, ...], contexts: Floats, coins: DeviceRandomness) -> Choice:
-        """2. Device: draw an arm from the design of the arms that are left."""
         shape = contexts.shape[:-1]
         alive, scaled = self.alive(contexts, snapshot), contexts
         if snapshot:
@@ -119,7 +112,7 @@ class BatchedGLMPolicy(GLMPolicy[BatchedGLMState]):
     @property
     @abstractmethod
     def first(self) -> int:
-        """Return tau_1, the length of the first batch."""
+        """Return tau_1, the first size."""
 
     @property
     @abstractmethod
@@ -128,7 +121,7 @@ class BatchedGLMPolicy(GLMPolicy[BatchedGLMState]):
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
-        """Return tau_1, tau_2, ...: public, known before the first round; they sum to the horizon."""
+        """Return tau_1, tau_2, ...: public, with the horizon as their sum."""
         horizon, count = self.horizon, self.batches
         alpha = 2 * math.sqrt(horizon)
         if count is not None and 2 <= count - 1 <= math.log2(max(math.log2(horizon), 1.0)):
@@ -165,7 +158,7 @@ class BatchedGLMPolicy(GLMPolicy[BatchedGLMState]):
         return {name: np.full(shape, count) for name, count in counts.items()} | {"repairs": state.repairs}
 
     def alive(self, contexts: Floats, earlier: tuple[BatchEstimate, ...]) -> NDArray[np.bool_]:
-        """Return the arms that no earlier batch rules out: (*R, n, K, d) -> (*R, n, K). One always stays."""
+        """Return the arms that no earlier batch rules out, at least one: (*R, n, K, d) -> (*R, n, K)."""
         kept = np.ones(contexts.shape[:-1], dtype=bool)
         for estimate in earlier:
             middle, half = estimate.middle(contexts), estimate.half(contexts)
@@ -174,13 +167,12 @@ class BatchedGLMPolicy(GLMPolicy[BatchedGLMState]):
         return kept
 
     def arm_weights(self, contexts: Floats, first: BatchEstimate) -> Floats:
-        """Return w(x) = mu'(<x, theta_1>) / b(x), at most L_mu: (*R, n, K, d) -> (*R, n, K)."""
+        """Return w(x) = mu'(<x, theta_1>) / b(x) <= L_mu: (*R, n, K, d) -> (*R, n, K)."""
         slopes = np.minimum(self.model.slope(first.middle(contexts)), self.model.slope_bound)
         reach = np.minimum(2 * self.parameter_bound, first.half(contexts))
         return np.asarray(slopes * np.exp(-self.concordance * reach))
 
     def weigh_played_arms(self, features: Floats, first: BatchEstimate | None) -> Floats:
-        """Return w(x) of the arms that were played, 1 in batch 1: (*R, n, d) -> (*R, n)."""
         if first is None:
             return np.ones(features.shape[:-1])
         return self.arm_weights(features[..., None, :], first)[..., 0]
@@ -190,22 +182,20 @@ class BatchedGLMPolicy(GLMPolicy[BatchedGLMState]):
 @stored_as("BGLinUCB")
 @dataclass(frozen=True, kw_only=True)
 class BGLinUCB(NonPrivateGLMPolicy[BatchedGLMState], BatchedGLMPolicy):
-    """B-GLinUCB without privacy (Sawarni, Das, Barman and Sinha 2024, Algorithm 1): the steps of `BatchedGLMPolicy`.
+    """B-GLinUCB without privacy (Sawarni et al. 2024, Algorithm 1): the steps of `BatchedGLMPolicy`.
 
-    Each batch is estimated by maximum likelihood (`learn`). As printed,
+    Each batch is estimated by maximum likelihood. As printed,
 
         lambda = 20 R d log T,  gamma = 30 R S sqrt(d log T),  tau_1 = (sqrt(kappa) e^{3S} d^2 gamma^2 alpha / S)^{2/3}.
 
-    This tau_1 exceeds every feasible horizon (7e7 at T = 1e5, d = 3, S = 2), so it is cut off at T/4, and this gamma
-    rules out nothing there. There is no published run of it in [003].
-
-    Further parameters are those of `GLMPolicy`.
+    This tau_1 exceeds every feasible horizon, so it is cut off at T/4, and this gamma rules out nothing there. Further
+    parameters: `GLMPolicy`.
 
     Parameters
     ----------
     preset
-        "published": the printed constants, with R in place of M. "corrected": M (erratum P8), lambda = d log T, and
-        in the norm of H gamma = (R/2) sqrt((d log(1 + T/d) + 2 log(T/failure)) / L_mu) + S sqrt(lambda).
+        "published": the printed constants, with R in place of M. "corrected": M, lambda = d log T, and in the norm of H
+        gamma = (R/2) sqrt((d log(1 + T/d) + 2 log(T/failure)) / L_mu) + S sqrt(lambda).
     width
         Factor of gamma; 1 is the theorem.
     """
@@ -213,7 +203,6 @@ class BGLinUCB(NonPrivateGLMPolicy[BatchedGLMState], BatchedGLMPolicy):
     width: float = 1.0
 
     def learn(self, state: BatchedGLMState, episode: FixedLength) -> Generator[SumQuery, Estimate, BatchedGLMState]:
-        """3. Query the rows of the batch, and estimate by maximum likelihood."""
         features, rewards, _ = self.rows.parts((yield self.query).total)
         first = state.estimates[0] if state.estimates else None
         weights, eye = self.weigh_played_arms(features, first), np.eye(self.dim)

@@ -20,7 +20,7 @@ from bandanna.types import Floats
 
 @dataclass(frozen=True, kw_only=True)
 class LikelihoodEstimate:
-    """The minimiser, the Newton steps made, and whether each replicate's Newton step became negligible."""
+    """The minimiser, the Newton steps made, and whether each replicate converged."""
 
     theta: Floats  # (*R, d)
     steps: int
@@ -28,7 +28,7 @@ class LikelihoodEstimate:
 
 
 def linear_parts(features: Floats, theta: Floats) -> Floats:
-    """Return z = <x, theta>: (*R, n, d), (*R, d) -> (*R, n)."""
+    """Return <x, theta>: (*R, n, d), (*R, d) -> (*R, n)."""
     return np.asarray((features @ theta[..., None])[..., 0])
 
 
@@ -76,9 +76,8 @@ def maximum_likelihood(
 ) -> LikelihoodEstimate:
     """Return argmin L by damped Newton steps N, until the next one would be below tolerance (1 + |theta|).
 
-    t = 1 where s = M |N| <= 1/2 (M the self-concordance constant, |x| <= 1): there the loss is nearly its parabola and
-    the next step is about s |N|. Elsewhere t is halved until the loss falls by a part of what the slope promises
-    (Armijo's rule). `ridge` > 0 makes the minimum finite and unique on any data, separable or none at all.
+    t = 1 where M |N| <= 1/2 (M the self-concordance constant, |x| <= 1); elsewhere t is halved by Armijo's rule.
+    `ridge` > 0 makes the minimum finite and unique on any data.
     """
     validation.positive("ridge", ridge)
     link, features, rewards = link_of(link), np.asarray(features, dtype=float), np.asarray(rewards, dtype=float)
@@ -113,20 +112,16 @@ def _refuse_what_is_not_finite(**data: Floats | None) -> None:
 
 
 class _RegressionData:
-    """The data of some replicates: features (R, n, d), rewards and weights (R, n)."""
-
     def __init__(self, link: Link, features: Floats, rewards: Floats, weights: Floats | None, ridge: float) -> None:
         self.link, self.ridge, self.features = link, ridge, features
         self.rewards = rewards.reshape(features.shape[:2])
         self.weights = None if weights is None else weights.reshape(features.shape[:2])
 
     def only(self, kept: NDArray[np.bool_]) -> _RegressionData:
-        """Return the rows of some of the replicates."""
         weights = None if self.weights is None else self.weights[kept]
         return _RegressionData(self.link, self.features[kept], self.rewards[kept], weights, self.ridge)
 
     def loss(self, theta: Floats) -> Floats:
-        """Return L(theta) = sum_i w_i (b(<x_i, theta>) - r_i <x_i, theta>) + (ridge/2) |theta|^2, (*R)."""
         return loss(self.link, theta, self.features, self.rewards, ridge=self.ridge, weights=self.weights)
 
 
@@ -146,14 +141,14 @@ def _newton_step(rows: _RegressionData, theta: Floats, tolerance: float) -> tupl
 
 
 def judge_newton_step(link: Link, newton: Floats, theta: Floats, tolerance: float) -> tuple[Floats, NDArray[np.bool_]]:
-    """Return s = M |N| of Newton steps N, (R, d), and where the next step, of about s |N|, may be left out."""
+    """Return s = M |N| of Newton steps N (R, d), and where the next step is negligible."""
     length, size = np.sqrt((newton**2).sum(axis=-1)), np.sqrt((theta**2).sum(axis=-1))
     reach = np.array([link.concordance(bound) for bound in size.tolist()]) * length  # each by itself
     return reach, np.asarray(length * np.where(reach < 0.1, reach, 1.0) <= tolerance * (1 + size))
 
 
 def _backtrack(rows: _RegressionData, theta: Floats, move: Floats, promised: Floats) -> Floats:
-    """Halve the move in every replicate until the loss falls by 1/10000 of what the slope promises."""
+    """Halve the move until the loss falls by 1/10000 of the promise."""
     before, scale = rows.loss(theta), np.ones(len(theta))
     for _ in range(60):
         after = rows.loss(theta - scale[:, None] * move)
@@ -181,7 +176,7 @@ _ERROR = 1e-7
 
 @dataclass(frozen=True, kw_only=True)
 class Monomials:
-    """The multi-indices of degree at most p: where their factors stand, and which are one factor longer."""
+    """The multi-indices of degree at most p: places of their factors, and their successors."""
 
     factors: NDArray[np.intp]  # (M, p): places in (1, x_1, ..., x_d)
     degrees: NDArray[np.intp]  # (M,)
@@ -189,14 +184,13 @@ class Monomials:
     longer: NDArray[np.intp]  # (L, d): the place of m + e_j, for the first L, those of degree below p
 
     def of(self, x: Floats) -> Floats:
-        """Return x^m: (..., d) -> (..., M)."""
         padded = np.concatenate([np.ones((*x.shape[:-1], 1)), x], axis=-1)
         return np.asarray(np.multiply.reduce(padded[..., self.factors], axis=-1))
 
 
 @lru_cache(maxsize=16)
 def monomials(dim: int, order: int = _ORDER) -> Monomials:
-    """Return the multi-indices of degree at most `order`, by increasing degree."""
+    """Return the multi-indices up to a degree, by increasing degree."""
     each = [m for degree in range(order + 1) for m in combinations_with_replacement(range(1, dim + 1), degree)]
     place = {m: i for i, m in enumerate(each)}
     factorials = [math.prod(math.factorial(m.count(j)) for j in set(m)) for m in each]
@@ -217,14 +211,13 @@ def is_expandable(link: Link, dim: int) -> bool:
 @stored_as("Expansion")
 @dataclass(frozen=True, kw_only=True)
 class Expansion:
-    """Polynomials of R replicates, each around a point of its own."""
+    """Polynomials of R replicates, each around its own point."""
 
     anchor: Floats  # (R, d)
     reach: Floats  # (R,)
     table: Floats  # (R, M, d): G
 
     def add(self, link: Link, features: Floats, rewards: Floats) -> Expansion:
-        """Return the expansions with one more row each: (R, d), (R,)."""
         terms = monomials(features.shape[-1])
         weights = _weights(link, terms, np.sum(features * self.anchor, axis=-1)) * terms.of(features)  # (R, M)
         weights[:, 0] -= rewards
@@ -233,7 +226,6 @@ class Expansion:
     def move(
         self, link: Link, which: NDArray[np.int64], anchor: Floats, features: Floats, rewards: Floats
     ) -> Expansion:
-        """Return expansions around other points (s, d), from all rows so far: (s, n, d), (s, n)."""
         terms, held = monomials(features.shape[-1]), {name: array.copy() for name, array in vars(self).items()}
         weights = _weights(link, terms, (features @ anchor[..., None])[..., 0]) * terms.of(features)  # (s, n, M)
         weights[..., 0] -= rewards
@@ -247,7 +239,7 @@ class Expansion:
         return Expansion(**held)
 
     def minimise(self, link: Link, theta: Floats, ridge: float, tolerance: float) -> tuple[Floats, NDArray[np.bool_]]:
-        """Return the minimum by Newton's method from theta, (R, d), and whether it stayed within reach."""
+        """Return Newton's minimum from theta (R, d), and whether it stayed within reach."""
         terms, eye = monomials(theta.shape[-1]), ridge * np.eye(theta.shape[-1])
         few, active = len(terms.longer), np.ones(len(theta), dtype=bool)
         rows = self.table[:, terms.longer].reshape(len(theta), few, -1)  # (R, L, d d)
@@ -283,20 +275,14 @@ def project_onto_ball(points: Floats, radius: float) -> Floats:
 
 
 def project_onto_ball_in_norm(points: Floats, matrix: Floats, radius: float) -> Floats:
-    """Return argmin |y - p|_A over |y| <= radius, A = `matrix`: (..., d), (..., d, d) -> (..., d).
-
-    (A + nu I) y = A p; in the eigenvectors of A, y_i = a_i p_i / (a_i + nu), with nu >= 0 the root of |y| = radius.
-    """
+    """Return argmin |y - p|_A over |y| <= radius, A = `matrix`: (..., d), (..., d, d) -> (..., d)."""
     values, vectors = np.linalg.eigh(matrix)
     rotated = _rotate(vectors, points)
     return _rotate_back(vectors, _solve_secular(values, np.ones_like(values), rotated, np.asarray(radius, dtype=float)))
 
 
 def project_onto_ellipsoid(points: Floats, centre: Floats, matrix: Floats, radius: float | Floats) -> Floats:
-    """Return the nearest point of {|y - centre|_A <= radius}: (..., d), (..., d), (..., d, d), (...) -> (..., d).
-
-    y - c = (I + nu A)^{-1} (p - c), with nu >= 0 the root of |y - c|_A = radius.
-    """
+    """Return the nearest point of {|y - centre|_A <= radius}: (..., d), (..., d), (..., d, d), (...) -> (..., d)."""
     values, vectors = np.linalg.eigh(matrix)
     rotated = _rotate(vectors, points - centre)
     return np.asarray(
@@ -310,8 +296,7 @@ def project_onto_intersection(
 ) -> Floats:
     """Return the nearest point of a ball around 0 and an ellipsoid, by Dykstra's alternating projections.
 
-    The last projection is onto the ball, so the answer lies in the ball in any case; where the two do not meet it is
-    the ball's point near the ellipsoid.
+    The result always lies in the ball, even where the two sets do not meet.
     """
     away = points - centre
     far = np.einsum("...i,...ij,...j->...", away, matrix, away) > np.square(radius)
@@ -340,9 +325,7 @@ def _rotate_back(vectors: Floats, points: Floats) -> Floats:
 def _solve_secular(p: Floats, q: Floats, t: Floats, radius: Floats) -> Floats:
     """Return argmin sum p_i (y_i - t_i)^2 over sum q_i y_i^2 <= radius^2: y_i = p_i t_i / (p_i + nu q_i).
 
-    nu is the root of the secular equation |y|_q = radius, by Newton's method on 1/|y|_q, which climbs to it from 0
-    without passing it (More and Sorensen 1983). The answer is scaled into the set at the end: rounding
-    never leaves it outside.
+    Newton's method on 1/|y|_q climbs to nu from 0 (More and Sorensen 1983). Rounding never leaves the result outside.
     """
     q = np.maximum(q, 0.0)
     outside = np.sqrt((q * t**2).sum(axis=-1)) > radius  # (...)

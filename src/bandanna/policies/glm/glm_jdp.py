@@ -58,7 +58,7 @@ _OBSERVERS = (
 @stored_as("GLMJDPState")
 @dataclass(frozen=True, kw_only=True)
 class GLMJDPState:
-    """The released stack of V and H, the matrices at the last refits, and the estimates. All of it is public."""
+    """The released stack of V and H, their snapshots at the last refits, and the estimates: all public."""
 
     rounds: Ints  # (*R)
     released: Floats  # (*R, d(d+1))
@@ -97,22 +97,19 @@ class GLMJDPSnapshot:
 class GLMJDP(RareSwitchingPolicy[GLMJDPState]):
     """Generalised linear bandit with joint differential privacy for contexts and rewards, for any contexts.
 
-    1. The server publishes V^{-1}, H_tau^{-1}, theta_o and theta_tau, all from releases (`publish`).
+    1. The server publishes V^{-1}, H_tau^{-1}, theta_o and theta_tau, all from releases.
     2. Criterion I, max_x |x|^2_{V^{-1}} >= threshold: the device plays the argmax. Otherwise it eliminates arms with
-       theta_o and plays the argmax of <x, theta_tau> + beta |x|_{H_tau^{-1}} (`act`).
+       theta_o and plays the argmax of <x, theta_tau> + beta |x|_{H_tau^{-1}}.
     3. The device reports the leaf (x x^T, 0), or (0, w x x^T) without exploration, w = min(mu'(<x, theta_o>), L_mu)/e;
-       and gradients of the loss at the points of step 5 (`report`).
-    4. The server queries the running sum of all leaves: V - lambda_V I and H - lambda_H I (`learn`, `record_round`).
+       and gradients of the loss at the points of step 5.
+    4. The server queries the running sum of all leaves: V - lambda_V I and H - lambda_H I.
     5. If V is not <= 2 V_o, the server fits theta_o again from noisy gradients of explored rounds; if H is not
-       <= 2 H_tau, theta_tau from those of the others, while calls are left (`refit`).
+       <= 2 H_tau, theta_tau from those of the others, while calls are left.
 
-    Privacy: leaves have norm at most 1 in units of (1, L_mu/e) and <A, B> >= 0, so they differ by at most sqrt 2
-    whether or not criterion I flips. A user's data are in the gradients of one estimate (moved by 2G), or, if criterion
-    I flips, in those of both (G each). Refits are decided from released matrices; as printed in [003], Algorithm 2,
-    they are decided from raw contexts, which reveals them. The accountant prices the three cases and states the worst.
-    Steps, calls, thresholds and widths must be public: kappa and S may not be computed from users' data.
-
-    Further parameters are those of `GLMPolicy`.
+    Privacy: refits are decided from released matrices; [003], Algorithm 2, as printed decides from raw contexts, which
+    leaks. The accountant prices a replaced user who explored in both worlds, in neither, or in exactly one, and states
+    the worst (docs/appendix/proofs.md, I). Steps, calls, thresholds and widths must be public: kappa and S may not be
+    computed from users' data. Further parameters: `GLMPolicy`.
 
     Parameters
     ----------
@@ -120,7 +117,7 @@ class GLMJDP(RareSwitchingPolicy[GLMJDPState]):
         `bd.central(epsilon=..., delta=...)` or `bd.central(rho=...)`. Its `mechanism` is that of the continual
         release: "blt", or "tree" as in the paper.
     preset
-        "tuned": our constants, with Newton steps (docs/appendix/papers.md). "greedy": the same without criterion I.
+        "tuned": our constants, with Newton steps (docs/appendix/proofs.md, I). "greedy": the same without criterion I.
         "paper": constants by theory and the gradient steps of Lemma U.4.
     constants
         All constants at once, in place of a preset's.
@@ -139,7 +136,6 @@ class GLMJDP(RareSwitchingPolicy[GLMJDPState]):
     pricing: str = "joint"
 
     def publish(self, state: GLMJDPState) -> GLMJDPSnapshot:
-        """1. Publish the inverses and the estimates."""
         return GLMJDPSnapshot(
             v_inverse=self.v_inverse(state.released)[0],
             h_inverse=state.h_inverse,
@@ -148,11 +144,9 @@ class GLMJDP(RareSwitchingPolicy[GLMJDPState]):
         )
 
     def act(self, snapshot: GLMJDPSnapshot, contexts: Floats, coins: DeviceRandomness) -> Choice:
-        """2. Device: play by criterion I, or by the index around theta_tau; only the device knows by which."""
         return self.decide(contexts, snapshot.v_inverse, snapshot.theta_o, snapshot.theta_tau, snapshot.h_inverse)
 
     def report(self, query: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
-        """3. Device: report the leaf with the public theta_o, or the gradient at the query's point."""
         domain, features = query.protocol.domain, played.features
         assert features is not None
         if isinstance(domain, LeafDomain):
@@ -163,11 +157,9 @@ class GLMJDP(RareSwitchingPolicy[GLMJDPState]):
         return compute_gradients(self.model, domain, query.at, features, played.rewards)
 
     def make_round_query(self, state: GLMJDPState) -> SumQuery:
-        """4. Query the running sum of leaves."""
         return SumQuery(protocol=self.stream, at=state.theta_o, part=self.mechanisms.leaf_part)
 
     def record_round(self, state: GLMJDPState, released: Floats) -> GLMJDPState:
-        """4. Store the release."""
         repairs = state.repairs + self.v_inverse(state.released)[1]
         return replace(state, rounds=state.rounds + 1, released=released, repairs=repairs)
 
@@ -175,7 +167,6 @@ class GLMJDP(RareSwitchingPolicy[GLMJDPState]):
         return np.asarray(np.any(self._outgrown(state, state.released[..., None, :]), axis=(-2, -1)))
 
     def refit(self, state: GLMJDPState) -> Generator[SumQuery, Estimate, GLMJDPState]:
-        """5. Fit the estimates whose released matrix has outgrown its snapshot."""
         (again_o, again_tau), used = self._outgrown(state, state.released[None])[0], self.used
         v, h = self.matrices(state.released)
         if again_o:
@@ -196,10 +187,7 @@ class GLMJDP(RareSwitchingPolicy[GLMJDPState]):
     def _estimate(
         self, state: GLMJDPState, group: str, start: Floats, bound: Floats
     ) -> Generator[SumQuery, Estimate, Floats]:
-        """Fit theta_o or theta_tau of one run; `bound` is a released matrix that bounds the Hessian.
-
-        theta_tau lies in {|theta - theta_o|_V <= `elimination`}, too, once there is a theta_o.
-        """
+        """Fit theta_o or theta_tau of one run; `bound` is a released matrix that bounds the Hessian."""
         s, rest = self.parameter_bound, group == "rest"
         optimiser = self.mechanisms.estimate_tau if rest else self.mechanisms.estimate_o
         near = self._definite(state.v_o, self.used.regulariser_v) if rest and state.calls_o else None
@@ -236,7 +224,6 @@ class GLMJDP(RareSwitchingPolicy[GLMJDPState]):
 
     @cached_property
     def used(self) -> GLMJDPConstants:
-        """The constants that are used: given, or those of the preset."""
         if self.constants is not None:
             return self.constants
         mu = parts_mu(self._budget, SHARE, weighted=True, joint=self.pricing == "joint")
@@ -305,21 +292,20 @@ class GLMJDP(RareSwitchingPolicy[GLMJDPState]):
         return snapshot.theta_tau
 
     def matrices(self, stacked: Floats) -> tuple[Floats, Floats]:
-        """Return V and H of released stacks (..., d(d+1)), regularised: (..., d, d) each."""
+        """Return regularised V and H (..., d, d) from released stacks (..., d(d+1))."""
         eye, unit = np.eye(self.dim), self.model.slope_bound / math.e
         v, h = self.mechanisms.leaves.unpack(stacked)
         return v + self.used.regulariser_v * eye, unit * h + self.used.regulariser_h * eye
 
     def v_inverse(self, stacked: Floats) -> tuple[Floats, Ints]:
-        """Return V^{-1} of released stacks, and where V had to be shifted."""
         return positive_inverse(self.matrices(stacked)[0], floor=FLOOR * self.used.regulariser_v)
 
     def leaf_weights(self, theta_o: Floats, features: Floats) -> Floats:
-        """Return w in units of L_mu/e, so that it is at most 1: (*R, d), (*R, n, d) -> (*R, n)."""
+        """Return w in units of L_mu/e, at most 1: (*R, d), (*R, n, d) -> (*R, n)."""
         return self.weights(theta_o, features) * math.e / self.model.slope_bound
 
     def _exceeds_twice(self, matrix: Floats, snapshot: Floats) -> Bools:
-        """Return whether a pivot of 2 snapshot - matrix is not positive: (..., d, d) -> (...)."""
+        """Return whether a pivot of 2 snapshot - matrix is not positive."""
         gap = np.moveaxis(_GROWTH * snapshot - matrix, (-2, -1), (0, 1)).copy()  # (d, d, ...)
         broken = np.zeros(gap.shape[2:], dtype=bool)
         for k in range(self.dim):  # Cholesky pivots, all matrices at once
@@ -329,7 +315,6 @@ class GLMJDP(RareSwitchingPolicy[GLMJDPState]):
         return broken
 
     def _outgrown(self, state: GLMJDPState, stacked: Floats) -> Bools:
-        """Return whether V, H of stacks (*R, n, dim) have outgrown their snapshots, with calls left: (*R, n, 2)."""
         v, h = self.matrices(stacked)
         left_o, left_tau = state.calls_o < self.used.calls_o, state.calls_tau < self.used.calls_tau
         return np.stack(
@@ -394,13 +379,13 @@ class GLMJDPConstants:
     ridge
         Ridge of the estimates' loss.
     threshold
-        Threshold of criterion I; infinite: it never fires.
+        Threshold of criterion I; infinite: never met.
     elimination
-        Half-width of theta_o's bounds, in |x|_{V^{-1}}; infinite: nothing is eliminated.
+        Half-width of theta_o's bounds, in |x|_{V^{-1}}; infinite: no elimination.
     bonus
         beta.
     newton
-        Whether steps are Newton steps with the released matrix instead of the lemma's.
+        Newton steps with the released matrix instead of the lemma's.
     """
 
     share: float
@@ -423,9 +408,9 @@ class GLMJDPConstants:
 
 
 def noise_norms(policy: GLMJDP, mu: float, mechanism: str, share: float) -> tuple[float, float]:
-    """Return n_V and n_H, which the noise of V and H stays below in norm in all rounds except with probability z.
+    """Return n_V and n_H, which the noise of V and H exceeds in norm in any round with probability at most z.
 
-    n = s (sqrt(2d) + sqrt(2 log(2T/z))) with s the std of the worst prefix [003, 3.5], z = `failure`.
+    n = s (sqrt(2d) + sqrt(2 log(2T/z))), z = `failure`, with s the std of the worst prefix [003, 3.5].
     """
     worst = math.sqrt(2) * factorise(mechanism, horizon=policy.horizon).unit_std() / (math.sqrt(share) * mu)
     log = math.log(2 * policy.horizon / policy.failure)
@@ -445,8 +430,7 @@ def paper_constants(policy: GLMJDP, mu: float, mechanism: str) -> GLMJDPConstant
         gamma   = sqrt(l_max/lambda) (2 (1 + M S) a + sqrt(2 (1 + M S) nu_o))
         beta    = sqrt(l_max/lambda) (4 a + 2 sqrt nu_tau)
 
-    Criterion I is at 1/(gamma^2 kappa M^2), never if M = 0; elimination is gamma sqrt(kappa). The cap of N is ours:
-    uncapped, an estimate takes N T gradients, of order T^3. The widths are those of the capped number.
+    Criterion I is at 1/(gamma^2 kappa M^2), never if M = 0; elimination is gamma sqrt(kappa). The cap of N is ours.
     """
     link, d, s, horizon = policy.model, policy.dim, policy.parameter_bound, policy.horizon
     concordance = link.concordance(s)
@@ -487,7 +471,7 @@ def _bound_calls(dim: int, horizon: int, regulariser: float, norm: float, weight
 
 
 def _radius(policy: GLMJDP, regulariser: float) -> float:
-    """Return a: concentration by Faury et al. 2020, Theorem 1 (Lemma K.2), and the bias of the regulariser."""
+    """Return a (Faury et al. 2020, Theorem 1; Lemma K.2)."""
     d, r, root = policy.dim, policy.model.reward_bound, math.sqrt(regulariser)
     volume = d / 2 * math.log(1 + policy.horizon * policy.model.slope_bound / (d * regulariser))
     log = math.log(1 / policy.failure) + d * math.log(2) + volume
@@ -495,11 +479,7 @@ def _radius(policy: GLMJDP, regulariser: float) -> float:
 
 
 def tuned_constants(policy: GLMJDP, mu: float, mechanism: str) -> GLMJDPConstants:
-    """Return our constants, found by trial on instances that are not the paper's (docs/appendix/papers.md).
-
-    Criterion I at 1/(lambda_V + 0.3 kappa) fires until V exceeds the regulariser that the noise asks for by 0.3 kappa
-    in every direction, whatever lambda_V is.
-    """
+    """Return our constants, found by trial on two instances that are not the paper's."""
     norms = noise_norms(policy, mu, mechanism, SHARE)
     return GLMJDPConstants(
         share=SHARE,
@@ -516,7 +496,7 @@ def tuned_constants(policy: GLMJDP, mu: float, mechanism: str) -> GLMJDPConstant
 
 
 def greedy_constants(policy: GLMJDP, mu: float, mechanism: str) -> GLMJDPConstants:
-    """Return the tuned constants without criterion I and elimination, for contexts that are diverse by themselves."""
+    """Return the tuned constants without criterion I and elimination, for diverse contexts."""
     tuned = tuned_constants(policy, mu, mechanism)
     return replace(tuned, calls_o=1, threshold=math.inf, elimination=math.inf)
 
@@ -532,8 +512,7 @@ CONSTANTS = {"tuned": tuned_constants, "greedy": greedy_constants, "paper": pape
 class LeafDomain(Ball):
     """Leaves (x x^T, 0) or (0, w x x^T), 0 <= w <= 1: stacked upper triangles, off-diagonal entries times sqrt 2.
 
-    The stacking is an isometry of block-diagonal positive semi-definite matrices of Frobenius norm at most 1. Two of
-    them have <A, B> >= 0, so |A - B| <= sqrt 2, whichever blocks they are in.
+    The stacking is an isometry. Two leaves have <A, B> >= 0, so |A - B| <= sqrt 2, whichever blocks they are in.
     """
 
     dim: int = 0  # derived from `size`
@@ -555,7 +534,7 @@ class LeafDomain(Ball):
 
     @cached_property
     def _places(self) -> tuple[NDArray[np.intp], Floats]:
-        """Place of each matrix entry in one part of the stack, and the factor that undoes its scaling: (d, d) each."""
+        """Return each entry's place in a block, and its inverse scaling: (d, d)."""
         rows, columns = upper_triangle(self.size)
         place = np.zeros((self.size, self.size), dtype=np.intp)
         place[rows, columns] = place[columns, rows] = np.arange(len(rows))
@@ -570,20 +549,19 @@ class LeafDomain(Ball):
         return clip_norm(np.concatenate(parts, axis=-1), self.bound)
 
     def unpack(self, stacked: Floats) -> tuple[Floats, Floats]:
-        """Return both blocks of a stack: (..., dim) -> (..., d, d) each."""
         place, unscaled = self._places
         half = self.dim // 2
         return stacked[..., :half][..., place] * unscaled, stacked[..., half:][..., place] * unscaled
 
     def stack(self, features: Floats, weights: Floats, explored: NDArray[np.bool_]) -> Floats:
-        """Return leaves of |x| <= 1 (..., d) and w (...), in the first block if explored: (..., dim)."""
+        """Return leaves of |x| <= 1 (..., d) and w (...), in the first block if explored."""
         rows, columns = upper_triangle(self.size)
         outer = features[..., rows] * features[..., columns] * self._scale
         relative, flags = np.clip(weights, 0.0, 1.0)[..., None], explored[..., None]
         return np.concatenate([np.where(flags, outer, 0.0), np.where(flags, 0.0, relative * outer)], axis=-1)
 
     def statistic(self, features: Floats, weights: Floats, explored: NDArray[np.bool_]) -> Statistic:
-        """Return leaves of users (..., users, d), clipped before they are formed, and counted."""
+        """Return users' leaves (..., users, d), clipped before they are formed, and counted."""
         check_all_finite("features", features)
         check_all_finite("weights", weights)
         x = clip_norm(features, 1.0)
@@ -605,12 +583,10 @@ class GLMJDPMechanisms:
 
     @property
     def leaf_part(self) -> str | None:
-        """The part of a user's record that a leaf is of."""
         return "weighted" if self.joint else None
 
     @property
     def gradient_part(self) -> str | None:
-        """The part of a user's record that a gradient is of."""
         return "vector" if self.joint else None
 
     @property
@@ -620,7 +596,7 @@ class GLMJDPMechanisms:
 
     @property
     def lives(self) -> tuple[CompositionEvent, ...]:
-        """The price of a replaced user who explored in both worlds, in neither, or in exactly one."""
+        """Return the prices of a replaced user, by exploration in both worlds."""
         shared: Event = SumQuery(protocol=self.matrices, part=self.leaf_part).event()
         whole = [
             RepetitionEvent(
@@ -650,7 +626,7 @@ class GLMJDPMechanisms:
 def calibrate_glm_jdp(policy: GLMJDP) -> GLMJDPMechanisms:
     """Return the least noise: mu_matrix^2 = share m^2, mu_o^2 = mu_tau^2 = (1 - share) m^2, raised by what grids cost.
 
-    m^2 is mu^2, divided by the share of these that worst cases can cost together where they are priced jointly.
+    m^2 is mu^2, divided by the most that these shares cost together if priced jointly.
     """
     used, joint, budget = policy.used, policy.pricing == "joint", policy._budget
     mu = parts_mu(budget, used.share, weighted=True, joint=joint)

@@ -46,21 +46,17 @@ from bandanna.storage.encoding import stored_as
 class GLMSDP(BatchedGLMPolicy):
     """Generalised linear bandit in the shuffle model, for contexts drawn from one law (paper [003], Algorithm 1).
 
-    1. The server publishes the estimates of the batches so far (`publish`).
-    2. The device draws an arm from a design of the arms that no earlier batch rules out (`act`); both as in
-       `BatchedGLMPolicy`.
-    3. After a batch its users, and nobody else, take part in N + 1 shuffles: they report w(x) x x^T once, and a
-       gradient of the loss at each point of step 5 (`report`).
-    4. The server queries the sum of the matrices, for V or H_k (`learn`).
-    5. It queries N sums of gradients and descends along them to theta_k (`learn`).
+    1. The server publishes the estimates of the batches so far.
+    2. The device draws an arm from a design of the arms that no earlier batch rules out; both as in `BatchedGLMPolicy`.
+    3. After a batch only its users take part in N + 1 shuffles: they report w(x) x x^T once, and a gradient of the loss
+       at each point of step 5.
+    4. The server queries the sum of the matrices, for V or H_k.
+    5. It queries N sums of gradients and descends along them to theta_k.
 
-    Privacy: users are in one batch each, so batches do not compose. A matrix is positive semi-definite of Frobenius
-    norm at most 1 (batch 1) or L_mu (b(x) >= 1, whatever the estimates are): sensitivity sqrt 2 times that; a gradient
-    has norm at most G. The N + 1 binomial sums compose in Gaussian DP with their tails (docs/appendix/proofs.md, A.3b).
-    At a share of 1/2 they cost 0.78 of mu_matrix^2 + N mu_gradient^2, because they are of the same x (0.4 there).
-    Unlike in the paper nothing rests on a high-probability event.
-
-    Further parameters are those of `GLMPolicy`.
+    Privacy: users are in one batch each, so batches do not compose. A matrix has sensitivity sqrt 2 (batch 1) or
+    sqrt 2 L_mu, whatever the estimates are; a gradient has norm at most G. The N + 1 binomial sums compose in Gaussian
+    DP with their tails (docs/appendix/proofs.md, A.3b and 0.4). Unlike in the paper nothing rests on a high-probability
+    event. Further parameters: `GLMPolicy`.
 
     Parameters
     ----------
@@ -69,16 +65,15 @@ class GLMSDP(BatchedGLMPolicy):
     warmup
         tau_1. None: T^{2/3}, at most T/4.
     preset
-        "tuned": our constants (docs/appendix/papers.md), lambda twice the noise's bound, Newton steps with the released
-        matrix, bounds from the law of the noise. "paper": gamma = 30 R S sqrt(d log T) + S sqrt(lambda) + sqrt(2(1 +
-        MS) nu), lambda also of the losses, nu the excess loss after the `steps` that run, for the worst batch. With it
-        nothing is ruled out at a horizon that one can run.
+        "tuned": our constants, with Newton steps (docs/appendix/proofs.md, I). "paper": gamma = 30 R S sqrt(d log T)
+        + S sqrt(lambda) + sqrt(2(1 + MS) nu), nu the excess loss after the `steps` that run; it rules out nothing at
+        feasible horizons.
     share
         Share of the squared price for the matrix of a batch; its gradients get the rest.
     steps
         N, shuffled gradient sums in one estimate.
     width
-        Width of the tuned bounds, in sqrt(d) standard deviations. It is not a theorem's.
+        Width of the tuned bounds, in sqrt(d) standard deviations; not a theorem's.
     pricing
         "joint", or "separate": as if worst cases of matrix and gradients could meet, with more noise.
     """
@@ -94,7 +89,6 @@ class GLMSDP(BatchedGLMPolicy):
     pricing: str = "joint"
 
     def report(self, query: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
-        """3. Device: report w(x) x x^T with the estimate of batch 1, or the gradient at the query's point."""
         domain, features = query.protocol.domain, played.features
         assert features is not None
         if isinstance(domain, OuterProducts):
@@ -104,7 +98,6 @@ class GLMSDP(BatchedGLMPolicy):
         return compute_gradients(self.model, domain, query.at, features, played.rewards)
 
     def learn(self, state: BatchedGLMState, episode: FixedLength) -> Generator[SumQuery, Estimate, BatchedGLMState]:
-        """4. and 5. Query the sum of matrices, then N sums of gradients."""
         mechanisms, regulariser = self.mechanisms(episode.number), self.regulariser(episode.number)
         first = state.estimates[0] if state.estimates else None
         gram = (yield SumQuery(protocol=mechanisms.matrix, at=first, part=mechanisms.matrix_part)).total
@@ -143,7 +136,6 @@ class GLMSDP(BatchedGLMPolicy):
         return max(2, min(self.horizon // 4, default)) if self.warmup is None else self.warmup
 
     def mechanisms(self, batch: int) -> GLMSDPMechanisms:
-        """Return the calibrated vector sums of a batch."""
         return self._calibrated[(self.sizes[batch], batch == 0)]
 
     @cached_property
@@ -153,7 +145,6 @@ class GLMSDP(BatchedGLMPolicy):
 
     @property
     def released_sizes(self) -> tuple[int, ...]:
-        """Sizes of the batches that are released: all but the last."""
         return self.sizes[:-1]
 
     @cached_property
@@ -165,7 +156,7 @@ class GLMSDP(BatchedGLMPolicy):
         return max(each.bits_per_user for each in self._calibrated.values())
 
     def regulariser(self, batch: int) -> float:
-        """Return lambda: twice what the matrix's noise reaches in norm, so that half of it is left."""
+        """Return lambda, twice the bound of the matrix's noise in norm."""
         noise = self.mechanisms(batch).matrix_noise(self.dim, self.failure / len(self.sizes))
         theory = 20 * self.model.reward_bound * self.dim * math.log(self.horizon) if self.preset == "paper" else 1.0
         return max(2 * noise, theory)
@@ -183,7 +174,7 @@ class GLMSDP(BatchedGLMPolicy):
         )
 
     def _excess(self, batch: int) -> float:
-        """Return nu, the excess loss of an estimate after the N steps that run (Lemma U.2)."""
+        """Return nu, the excess loss after N steps (Lemma U.2)."""
         users, optimiser = self.sizes[batch], self.mechanisms(batch).optimiser
         failure = self.failure / len(self.sizes)
         return users * optimiser.excess_bound(count=users, ridge=self._ridge(batch), failure=failure)
@@ -196,7 +187,7 @@ class GLMSDP(BatchedGLMPolicy):
         return contextual_bounds.find_glm_sdp_bounds(setting)
 
     def _blur(self, mechanisms: GLMSDPMechanisms, batch: int) -> float:
-        """Return one standard deviation of the averaged gradient noise along H^{-1} x; 0 in the theorem's form."""
+        """Return the std of averaged gradient noise along H^{-1} x; 0 with preset="paper"."""
         if self.preset == "paper":
             return 0.0
         steepness = 1 / self.model.slope_bound if batch == 0 else 1.0
@@ -208,7 +199,7 @@ class GLMSDP(BatchedGLMPolicy):
 
 @dataclass(frozen=True, kw_only=True)
 class GLMSDPMechanisms:
-    """The calibrated sums of one batch; `delta` is where the guarantee is stated."""
+    """The calibrated sums of one batch; `delta` is that of the guarantee."""
 
     matrix: ShuffleBinomial
     optimiser: ShuffledGradient
@@ -217,12 +208,10 @@ class GLMSDPMechanisms:
 
     @property
     def matrix_part(self) -> str | None:
-        """The part of a user's record that the matrix is of."""
         return "weighted" if self.joint else None
 
     @property
     def gradient_part(self) -> str | None:
-        """The part of a user's record that a gradient is of."""
         return "vector" if self.joint else None
 
     @property
@@ -237,7 +226,6 @@ class GLMSDPMechanisms:
 
     @property
     def local(self) -> Event:
-        """The price of one user's messages against the shuffler."""
         return self._composed(self.matrix.local_event, self.optimiser.protocol.local_event)
 
     def _composed(self, matrix: Event, gradient: Event) -> Event:
@@ -264,14 +252,12 @@ class GLMSDPMechanisms:
 
     @property
     def bits_per_user(self) -> int:
-        """Bits of all messages of a user."""
         return self.matrix.bits_per_user + self.optimiser.steps * self.optimiser.protocol.bits_per_user
 
     def matrix_noise(self, dim: int, failure: float) -> float:
-        """Return what the noise of the matrix stays below in norm except with probability `failure`.
+        """Return s (sqrt(2d) + sqrt(2 log(2/failure))), s the std of a packed entry: a bound on the noise's norm.
 
-        s (sqrt(2d) + sqrt(2 log(2/failure))) with s the std of a packed entry: exact for Gaussian noise, which the
-        sum of very many coins is near to; bounds rest on it, privacy does not.
+        It is exact for Gaussian noise only. The policy's bounds rest on it, privacy does not.
         """
         return self.matrix.noise.std() * (math.sqrt(2 * dim) + math.sqrt(2 * math.log(2 / failure)))
 

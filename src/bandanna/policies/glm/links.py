@@ -64,12 +64,12 @@ def probit_derivatives(z: Floats, order: int) -> Floats:
 
 
 def probit_ratio(order: int, bound: float) -> float:
-    """Bound sup |mu^(order) / mu'| over |z| <= bound from above."""
+    """Bound sup |mu^(order) / mu'| over |z| <= bound."""
     return float(np.abs(_hermite_table(order)[:, -1]) @ bound ** np.arange(order))
 
 
 def cumulants(chances: Floats, values: Floats, order: int) -> Floats:
-    """Return kappa_1, ..., kappa_{order+1}, (..., order + 1), of a law on `values` (V,) with chances (..., V)."""
+    """Return kappa_1, ..., kappa_{order+1} of laws on `values` (V,): (..., V) -> (..., order + 1)."""
     mean = chances @ values
     centred = values - mean[..., None]
     moment = [np.ones(mean.shape), np.zeros(mean.shape)]
@@ -106,7 +106,7 @@ _MOST = 1000  # a search beyond it takes minutes
 
 @lru_cache(maxsize=64)
 def bound_skew(most: int) -> float:
-    """Bound sup_z |k_3| / k_2, the self-concordance constant for R = `most`, to 0.01 %; above 1000 by R (Lemma H.1)."""
+    """Bound sup_z |k_3| / k_2, the self-concordance constant for R = `most`, to 0.01 % (Lemma H.1)."""
     if most > _MOST:
         return float(most)
 
@@ -120,7 +120,7 @@ def bound_skew(most: int) -> float:
 
 @lru_cache(maxsize=64)
 def bound_variance(most: int) -> float:
-    """Bound sup_z k_2, the largest slope for R = `most`, to 0.001 %; above 1000 by R."""
+    """Bound sup_z k_2, the largest slope for R = `most`, to 0.001 %."""
     if most > _MOST:
         return float(most)
     skew = bound_skew(most)
@@ -133,7 +133,7 @@ def bound_variance(most: int) -> float:
 
 
 def _supremum(ends: Callable[[Floats, Floats], tuple[Floats, Floats]], most: int, least: float) -> float:
-    """Bound a function by values at the ends of intervals and bounds inside of them; `least`: never below it."""
+    """Bound a function from values at the ends of intervals and bounds inside them."""
     edges = np.linspace(-_REACH, math.log(most) + _REACH, 257)
     left, right, best = edges[:-1], edges[1:], least
     while True:
@@ -170,10 +170,9 @@ _SQRT_TAU = math.sqrt(2 * math.pi)
 class Link(ABC):
     """A link mu of a generalised linear model, E[r | x] = mu(z) with z = <x, theta> and rewards in [0, R].
 
-    The loss is b(z) - r z with b' = mu, convex for every increasing mu, with mean gradient 0 at the true theta whatever
-    the law of r. For canonical families it is the negative log-likelihood, for the probit link the matching loss.
-    Functions are elementwise, and finite for |z| up to 500 and beyond. Reference: paper [003], section 4 and Lemma H.1.
-    Deviation: the probit link is not canonical, |mu''| <= |z| mu', so its self-concordance constant is max(R, S).
+    The loss is b(z) - r z with b' = mu, convex, with mean gradient 0 at the true theta whatever the law of r. Functions
+    are elementwise, and finite for |z| up to 500 and beyond. Reference: [003], section 4 and Lemma H.1. Deviation: the
+    probit link is not canonical, |mu''| <= |z| mu', so its self-concordance constant is max(R, S).
     """
 
     name: ClassVar[str]
@@ -187,44 +186,44 @@ class Link(ABC):
     @property
     @abstractmethod
     def slope_bound(self) -> float:
-        """L_mu = sup_z mu'(z), whatever theta an estimator may produce: data-independent."""
+        """Return L_mu = sup_z mu'(z), which no data may change."""
 
     @abstractmethod
     def mean(self, z: Floats) -> Floats:
-        """Return mu(z), the mean reward."""
+        """Return mu(z), the mean."""
 
     @abstractmethod
     def slope(self, z: Floats) -> Floats:
-        """Return mu'(z), the slope of the mean."""
+        """Return mu'(z), the slope."""
 
     @abstractmethod
     def potential(self, z: Floats) -> Floats:
         """Return b(z), an integral of mu."""
 
     def concordance(self, parameter_bound: float) -> float:
-        """Return M with |mu''(z)| <= M mu'(z) for |z| <= S; R for an exponential family on [0, R] (Lemma H.1)."""
+        """Return M with |mu''(z)| <= M mu'(z) for |z| <= S; R for canonical families (Lemma H.1)."""
         return self.reward_bound
 
     def derivatives(self, z: Floats, order: int) -> Floats | None:
-        """Return mu, mu', ..., mu^(order), (...) -> (..., order + 1); None if they are not known."""
+        """Return mu, mu', ..., mu^(order), (...) -> (..., order + 1), or None if unknown."""
         return None
 
     def derivative_ratio(self, order: int, bound: float) -> float:
-        """Bound sup |mu^(order) / mu'| over |z| <= bound from above."""
+        """Bound sup |mu^(order) / mu'| over |z| <= bound."""
         return math.inf
 
     def residual_bound(self, parameter_bound: float) -> float:
-        """Return G = sup |mu(z) - r| over |z| <= S and rewards in [0, R]; R where mu stays in [0, R]."""
+        """Return G = sup |mu(z) - r| over |z| <= S; R where mu stays in [0, R]."""
         return self.reward_bound
 
     def kappa(self, parameter_bound: float) -> float:
-        """1 / inf_{|z| <= S} mu'(z), the inf being at an end; infinite where mu' vanishes in double precision."""
+        """Return 1 / inf_{|z| <= S} mu'(z); infinite where mu' vanishes in double precision."""
         least = float(np.min(self.slope(np.array([-parameter_bound, parameter_bound]))))
         return 1 / least if least > 0 else math.inf
 
     @abstractmethod
     def draw(self, means: Floats, uniforms: Floats) -> Floats:
-        """Draw rewards with these means from one uniform number each."""
+        """Draw rewards with these means, from one uniform each."""
 
 
 class BernoulliLink(Link):
@@ -334,7 +333,7 @@ class Binomial(Link):
 @stored_as("TruncatedPoissonLink")
 @dataclass(frozen=True, kw_only=True)
 class TruncatedPoisson(Link):
-    """Poisson counts given that they are at most `most` R: b(z) = log sum_{k <= R} e^{k z} / k!."""
+    """Poisson counts that are at most `most` R: b(z) = log sum_{k <= R} e^{k z} / k!."""
 
     most: int = 5
     name = "truncated poisson"
@@ -382,7 +381,7 @@ class TruncatedPoisson(Link):
         return bound_skew(self.most)
 
     def argument(self, means: Floats) -> Floats:
-        """Return z with mu(z) = mean, by bisection on [-60, 60]."""
+        """Return z with mu(z) = mean, by bisection."""
         low, high = np.full(np.shape(means), -60.0), np.full(np.shape(means), 60.0)
         for _ in range(60):
             middle = (low + high) / 2
@@ -398,7 +397,7 @@ class TruncatedPoisson(Link):
 @stored_as("LinearLink")
 @dataclass(frozen=True, kw_only=True)
 class Linear(BernoulliLink):
-    """mu(z) = z with rewards in [0, 1]; simulated rewards are Bernoulli with the mean clipped to it."""
+    """mu(z) = z with rewards in [0, 1]; simulated rewards are Bernoulli with the clipped mean."""
 
     name = "linear"
     slope_bound = 1.0
@@ -407,7 +406,6 @@ class Linear(BernoulliLink):
         return np.asarray(z, dtype=float)
 
     def slope(self, z: Floats) -> Floats:
-        """Return mu'(z), the slope of the mean."""
         return np.ones(np.shape(z))
 
     def potential(self, z: Floats) -> Floats:
@@ -435,7 +433,7 @@ _FAMILIES: dict[str, type[Link]] = {"Binomial": Binomial, "TruncatedPoisson": Tr
 
 
 def link_of(link: Link | str | Mapping[str, Any]) -> Link:
-    """Return a link: given, by its name, or from a table of a file, `{name = "Binomial", trials = 4}`.
+    """Return a link: given, by its name, or from a file's table.
 
     >>> link_of({"name": "Binomial", "trials": 4})
     Binomial(trials=4)

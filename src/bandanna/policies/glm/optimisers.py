@@ -48,7 +48,7 @@ def make_gradient_ball(link: Link, dim: int, parameter_bound: float) -> Ball:
 
 
 def compute_gradients(link: Link, ball: Ball, theta: Floats, features: Floats, rewards: Floats) -> Statistic:
-    """Return clipped gradients at theta, (*R, d), of users: (*R, n, d), (*R, n)."""
+    """Return users' clipped gradients at theta (*R, d): (*R, n, d), (*R, n)."""
     check_all_finite("features", features)
     check_all_finite("rewards", rewards)
     x = clip_norm(features, 1.0)
@@ -63,9 +63,9 @@ class GradientSums(ABC):
 
         theta_{j+1} = Proj(theta_j - A (g_j + ridge theta_j))
 
-    A is (eta/t) I with eta = 2S/(L sqrt N), L = G + ridge S/t, the rule of Lemma U.4 [003], and the estimate the mean
-    of theta_1..theta_N; or A is the inverse of a public matrix (noisy Newton steps) and the estimate the mean of the
-    later half. Everything but the sums is post-processing of them and of public numbers.
+    A is (eta/t) I with eta = 2S/(L sqrt N), L = G + ridge S/t (Lemma U.4 [003]), and the estimate the mean of
+    theta_1..theta_N; or A is the inverse of a public matrix (noisy Newton steps) and the estimate the mean of the later
+    half. Everything but the sums is post-processing.
     """
 
     link: Link
@@ -79,27 +79,25 @@ class GradientSums(ABC):
 
     @property
     def event(self) -> RepetitionEvent:
-        """The price of a replaced user."""
         return RepetitionEvent(event=self.protocol.event, times=self.steps)
 
     @property
     @abstractmethod
     def std(self) -> float:
-        """Standard deviation of the noise in each coordinate of a sum."""
+        """Return the noise's standard deviation per coordinate of a sum."""
 
     def excess_bound(self, *, count: int, ridge: float, failure: float | None = None) -> float:
-        """Bound the excess of the mean loss over its minimum on |theta| <= S, for the steps that run by the lemma.
+        """Bound the excess of the mean loss on |theta| <= S by the lemma, for the steps that run.
 
-        `count` is t, at least the number of rows. The bound holds except with probability `failure`; None: in
-        expectation.
+        `count` is t, at least the number of rows. `failure` is the bound's; None: it holds in expectation.
         """
         slope = lipschitz(self.residual_bound, ridge, self.parameter_bound, count)
         return self._excess(count * slope, failure) / count
 
     def worst_excess(self, *, horizon: int, ridge: float, failure: float) -> float:
-        """Bound the excess of the loss, not divided by t, for every t up to a horizon, but for chance `failure`.
+        """Bound the excess of the loss, not divided by t, for every t up to a horizon.
 
-        With u = t L it is D min(u, u/sqrt N + q/u + c): it rises until both are equal, and is convex from there on.
+        With u = t L it is D min(u, u/sqrt N + q/u + c), which rises until both are equal and is convex beyond.
         """
         bound, offset = self.residual_bound, ridge * self.parameter_bound
         first, last = bound + offset, horizon * bound + offset
@@ -115,7 +113,6 @@ class GradientSums(ABC):
         return self.std**2 * size / (2 * root), self.std * (1 + 1 / root) * math.sqrt(2 * log) / root
 
     def _excess(self, u: float, failure: float | None) -> float:
-        """Bound the excess of the loss, not divided by t, where u = t L."""
         q, c = self._noise_terms(failure)
         return 2 * self.parameter_bound * min(u, u / math.sqrt(self.steps) + q / u + c)
 
@@ -134,9 +131,8 @@ class GradientSums(ABC):
     ) -> Points:
         """Yield the points of a descent from `start`, receive the noisy sums there, and return theta (*R, d).
 
-        `count`: the public number t that scales the steps, never a private number of rows; `matrix`: a public positive
-        definite matrix (*R, d, d) for Newton steps in place of the lemma's; `project`: onto a public set, the ball
-        |theta| <= S by default.
+        `count`: the public t that scales the steps, never a private number of rows; `matrix`: public, positive definite
+        (*R, d, d), for Newton steps; `project`: onto a public set, |theta| <= S by default.
         """
         bound = self.parameter_bound
         onto: Project = project if project is not None else (lambda point: project_onto_ball(point, bound))
@@ -166,9 +162,9 @@ class GradientSums(ABC):
         project: Project | None = None,
         path: str | None = None,
     ) -> Floats:
-        """Return one estimate, (*R, d), from features (*R, n, d) and rewards (*R, n); see `descend`.
+        """Return one estimate (*R, d) from features (*R, n, d) and rewards (*R, n); see `descend`.
 
-        `count`: None where the number of rows is public; `path`: by messages with a secure source, else by law.
+        `count` may be None only where the number of rows is public.
         """
         way = path or ("messages" if check_noise_source(source).secure else "law")
         begin = np.zeros((*features.shape[:-2], features.shape[-1])) if start is None else np.array(start, dtype=float)
@@ -184,7 +180,7 @@ class GradientSums(ABC):
 
 
 def lipschitz(residual_bound: float, ridge: float, parameter_bound: float, count: int) -> float:
-    """Return L = G + ridge S/t of the mean loss on |theta| <= S."""
+    """Return L = G + ridge S/t of the mean loss."""
     return residual_bound + ridge * parameter_bound / count
 
 
@@ -192,8 +188,8 @@ def lipschitz(residual_bound: float, ridge: float, parameter_bound: float, count
 class NoisyGradient(GradientSums):
     """`calls` estimations of `steps` noisy gradients each, by a trusted server (paper [003], Lemma U.4).
 
-    One user's gradient has norm at most G, so a sum moves by at most 2G when a user is replaced, by at most G when one
-    is added or removed: a call costs rho = N (2G)^2 / (2 std^2), by adaptive composition over the steps.
+    A sum moves by at most 2G when a user is replaced, by at most G when one is added or removed: a call costs
+    rho = N (2G)^2 / (2 std^2).
     """
 
     protocol: CentralGaussian
@@ -207,7 +203,7 @@ class NoisyGradient(GradientSums):
     def of_std(
         cls, std: float, *, link: Link, dim: int, parameter_bound: float, steps: int, calls: int = 1
     ) -> NoisyGradient:
-        """Make an optimiser with Gaussian noise of this standard deviation in every coordinate of a sum."""
+        """Make an optimiser with this standard deviation in every coordinate of a sum."""
         protocol = CentralGaussian(domain=make_gradient_ball(link, dim, parameter_bound), noise_std=std)
         return cls(link=link, parameter_bound=parameter_bound, steps=steps, protocol=protocol, calls=calls)
 
@@ -215,7 +211,7 @@ class NoisyGradient(GradientSums):
     def priced(
         cls, *, link: Link, dim: int, parameter_bound: float, steps: int, mu: float, calls: int = 1
     ) -> NoisyGradient:
-        """Make an optimiser whose calls together cost `mu` in Gaussian DP (rho = mu^2/2), besides the grid.
+        """Make an optimiser whose calls together cost `mu` in Gaussian DP, besides the grid.
 
         (2G)^2 steps calls / std^2 = mu^2.
         """
@@ -233,17 +229,14 @@ class NoisyGradient(GradientSums):
 
     @property
     def half_event(self) -> RepetitionEvent:
-        """The price of an added or removed user: sensitivity G, on the grid that is used."""
+        """Return the price of an added or removed user, on the grid that is used."""
         whole = self.protocol.mechanism
         added = GaussianMechanism(std=whole.std, sensitivity=self.residual_bound, dim=whole.dim, grid=whole.step)
         return RepetitionEvent(event=added.event, times=self.steps * self.calls)
 
 
 def lemma_steps(*, rho: float, count: int, dim: int, failure: float, most: int = 500) -> int:
-    """Return N = rho t^2 / (2 (d + log(1/failure))) of Lemma U.4, between 1 and a cap.
-
-    Each step reads all rows, so N steps cost t N: uncapped that is t^3. Fewer steps have a larger `excess_bound`.
-    """
+    """Return N = rho t^2 / (2 (d + log(1/failure))) of Lemma U.4, between 1 and a cap on the work, t N."""
     balanced = math.ceil(rho * count**2 / (2 * (dim + math.log(1 / validation.open_probability("failure", failure)))))
     return max(1, min(most, balanced))
 
@@ -253,7 +246,7 @@ def lemma_steps(*, rho: float, count: int, dim: int, failure: float, most: int =
 class OuterProducts(SymmetricMatrix):
     """Positive semi-definite matrices of Frobenius norm at most `bound`, such as w x x^T with |x| <= 1, w <= bound.
 
-    Two of them have <A, B> >= 0, so |A - B|^2 <= |A|^2 + |B|^2: sensitivity sqrt 2 bound, not 2 bound.
+    Two of them have <A, B> >= 0, so the sensitivity is sqrt 2 bound.
     """
 
     @property
@@ -262,7 +255,6 @@ class OuterProducts(SymmetricMatrix):
 
     @property
     def lower(self) -> Floats:
-        """0 on the diagonal; above it |sqrt 2 A_ij| <= bound / sqrt 2."""
         above = self.dim - self.size
         return np.concatenate([np.zeros(self.size), np.full(above, -self.bound / math.sqrt(2))])
 
@@ -279,7 +271,7 @@ class OuterProducts(SymmetricMatrix):
     def statistic(self, features: Floats, weights: Floats, clipped: Bools | bool = False) -> Statistic:
         """Return w x x^T of features (..., users, d) and weights (..., users), both clipped before it is formed.
 
-        `clipped` says which users' rewards are clipped, (..., users): such a report is counted once.
+        `clipped` marks users with clipped rewards; such a report is counted once.
         """
         check_all_finite("features", features)
         check_all_finite("weights", weights)
@@ -294,8 +286,7 @@ class OuterProducts(SymmetricMatrix):
 class ShuffledGradient(GradientSums):
     """`steps` shuffled gradient sums of one batch of users (paper [003], Algorithm 7).
 
-    Deviations: tight binomial noise with its composable price (docs/appendix/proofs.md, A.3b), numerical composition
-    over the rounds, and sums instead of means.
+    Deviations: tight binomial noise with its composable price, numerical composition, and sums instead of means.
     """
 
     protocol: ShuffleBinomial

@@ -33,14 +33,14 @@ EXPLORED, REST = 0, 1  # groups of rows
 
 @dataclass(frozen=True, kw_only=True)
 class RoundBlock(Generic[State]):
-    """Rounds decided at once: the first `taken` rounds of a block are played, then `state` holds.
+    """The first `taken` rounds of a block are played, then `state` holds.
 
     Attributes
     ----------
     due
         Whether estimates are refitted before the next round.
     added
-        The exact sum of the reports of the rounds taken, for the stream. Only the runner sees it.
+        The exact sum of their reports, for the stream. Only the runner sees it.
     """
 
     actions: Ints  # (s, B)
@@ -60,15 +60,14 @@ class RareSwitchingPolicy(GLMPolicy[State]):
        plays the argmax of <x, centre> + beta |x|_{H_tau^{-1}}, and H += w x x^T with w = mu'(<x, theta_o>) / e.
     3. Criterion II, H has outgrown H_tau: the server fits theta_tau again and sets H_tau = H.
 
-    b is `elimination`, beta `bonus`, V and H begin at lambda I (`regulariser`). Between two events nothing that decides
-    changes, so a simulation decides many rounds at once (`decide_block`), an exact acceleration.
-    Reference: Sawarni et al. 2024, Algorithm 2; paper [003], Algorithm 2.
+    b is `elimination`, beta `bonus`, V and H begin at lambda I (`regulariser`). Simulations decide many rounds at once
+    (`decide_block`), exactly. Reference: Sawarni et al. 2024, Algorithm 2; [003], Algorithm 2.
     """
 
     execution = Execution(retained_groups=("explored", "rest"), has_several_queries=True, learns_every_round=True)
 
     def decide(self, contexts: Floats, v_inverse: Floats, theta_o: Floats, centre: Floats, inverse: Floats) -> Choice:
-        """Apply steps 1 and 2: contexts (*R, n, K, d), matrices (*R, d, d) and vectors (*R, d)."""
+        """Apply steps 1 and 2: contexts (*R, n, K, d), matrices (*R, d, d), vectors (*R, d)."""
         norms = compute_norms(contexts, v_inverse[..., None, :, :])
         explore = norms.max(axis=-1) >= self.threshold
         actions = self.choose(contexts, norms, theta_o, centre, inverse)
@@ -79,7 +78,7 @@ class RareSwitchingPolicy(GLMPolicy[State]):
     def choose(
         self, contexts: Floats, norms: Floats, theta_o: Floats, centre: Floats, inverse: Floats
     ) -> NDArray[np.int64]:
-        """Return the arms of step 2, (*R, n); `norms` are |x|^2_{V^{-1}}, (*R, n, K)."""
+        """Return the arms (*R, n) of step 2; `norms` are |x|^2_{V^{-1}}, (*R, n, K)."""
         arms = np.ascontiguousarray(contexts)
         columns = np.concatenate([theta_o[..., None], centre[..., None], inverse], axis=-1)
         parts = arms @ columns[..., None, :, :]  # (*R, n, K, 2 + d), a product for each round
@@ -93,7 +92,6 @@ class RareSwitchingPolicy(GLMPolicy[State]):
         return first_best(np.where(kept, index, -np.inf))
 
     def learn(self, state: State, episode: FixedLength) -> Generator[SumQuery, Estimate, State]:
-        """Record the round, then refit what has outgrown its snapshot."""
         released = yield self.make_round_query(state)
         return (yield from self.refit(self.record_round(state, released.total)))
 
@@ -103,7 +101,7 @@ class RareSwitchingPolicy(GLMPolicy[State]):
 
     @property
     def stream(self) -> StreamProtocol | None:
-        """Protocol that sums the reports of all rounds, if there is one."""
+        """Return the protocol that sums all rounds' reports, if any."""
         return None
 
     @abstractmethod
@@ -112,7 +110,7 @@ class RareSwitchingPolicy(GLMPolicy[State]):
 
     @abstractmethod
     def record_round(self, state: State, released: Floats) -> State:
-        """Return the state after one more round, with the estimates as they were."""
+        """Return the state after one more round, with the same estimates."""
 
     @abstractmethod
     def needs_refit(self, state: State) -> Bools:
@@ -120,13 +118,13 @@ class RareSwitchingPolicy(GLMPolicy[State]):
 
     @abstractmethod
     def refit(self, state: State) -> Generator[SumQuery, Estimate, State]:
-        """Fit the estimates that are due; of several runs where `side_by_side` allows it."""
+        """Fit the estimates that are due, of several runs where `side_by_side` allows it."""
 
     @abstractmethod
     def decide_block(self, state: State, contexts: Floats, valid: Bools, totals: Floats | None) -> RoundBlock[State]:
         """Decide the next rounds of runs (s, B, K, d) up to the first event; those not `valid` (s, B) do not exist.
 
-        `totals` (s, B + 1, dim) is what the stream releases before each round and after the last without new reports.
+        `totals` (s, B + 1, dim): the stream's releases before each round and after the last, without new reports.
         """
 
     @property
@@ -137,15 +135,15 @@ class RareSwitchingPolicy(GLMPolicy[State]):
     @property
     @abstractmethod
     def elimination(self) -> float:
-        """b, in units of |x|_{V^{-1}}."""
+        """Return b, in units of |x|_{V^{-1}}."""
 
     @property
     @abstractmethod
     def bonus(self) -> float:
-        """beta, in units of |x|_{H_tau^{-1}}."""
+        """Return beta, in units of |x|_{H_tau^{-1}}."""
 
     def weights(self, theta_o: Floats, features: Floats) -> Floats:
-        """Return w = mu'(<x, theta_o>) / e, at most L_mu / e whatever theta_o is: (*R, d), (*R, n, d) -> (*R, n)."""
+        """Return w = mu'(<x, theta_o>) / e <= L_mu / e: (*R, d), (*R, n, d) -> (*R, n)."""
         z = (features @ theta_o[..., None])[..., 0]
         return np.minimum(self.model.slope(z), self.model.slope_bound) / math.e
 
@@ -156,7 +154,7 @@ def compute_norms(contexts: Floats, inverse: Floats) -> Floats:
 
 
 def first_true(flags: NDArray[np.bool_]) -> Ints:
-    """Return the index of the first True in each row, else the row's length: (..., B) -> (...)."""
+    """Return each row's index of the first True, else its length: (..., B) -> (...)."""
     found = np.argmax(flags, axis=-1)
     none = ~np.take_along_axis(flags, found[..., None], axis=-1)[..., 0]
     return np.asarray(np.where(none, flags.shape[-1], found), dtype=np.int64)
@@ -170,14 +168,14 @@ def select_features(contexts: Floats, actions: Ints) -> Floats:
 @stored_as("RSGLinUCBState")
 @dataclass(frozen=True, kw_only=True)
 class RSGLinUCBState:
-    """V, H, H_tau and the estimates: those that the last round without exploration used, and the next one's.
+    """V, H, H_tau and the estimates: those last used without exploration, and the next ones.
 
     Attributes
     ----------
     stale, late
         Whether next_o, next_tau are not yet fitted to all rows.
     due
-        Whether criterion II holds: the next round without exploration switches to next_tau and H_tau = H.
+        Whether the next round without exploration switches to next_tau and H_tau = H.
     """
 
     rounds: Ints  # (*R)
@@ -200,12 +198,12 @@ class RSGLinUCBState:
 @stored_as("RSGLinUCB")
 @dataclass(frozen=True, kw_only=True)
 class RSGLinUCB(NonPrivateGLMPolicy[RSGLinUCBState], RareSwitchingPolicy[RSGLinUCBState]):
-    """RS-GLinUCB without privacy (Sawarni, Das, Barman and Sinha 2024, Algorithm 2).
+    """RS-GLinUCB without privacy (Sawarni et al. 2024, Algorithm 2).
 
-    1. The server publishes V, H_tau and the estimates (`publish`: the state itself).
-    2. The device plays by criterion I or by the index, as in `RareSwitchingPolicy` (`act`).
-    3. The server queries the round's row (`learn`), adds it to V or H (`record_round`), and fits theta_o to all
-       explored rows, theta_tau when det H > growth det H_tau (`refit`). Fits begin at what was used last.
+    1. The server publishes V, H_tau and the estimates.
+    2. The device plays by criterion I or by the index, as in `RareSwitchingPolicy`.
+    3. The server queries the round's row, adds it to V or H, and fits theta_o to all explored rows, theta_tau when
+       det H > growth det H_tau.
 
     Constants, with spread = sqrt(d log(T/failure)) and estimates penalised by (ridge/2) |theta|^2::
 
@@ -213,7 +211,7 @@ class RSGLinUCB(NonPrivateGLMPolicy[RSGLinUCBState], RareSwitchingPolicy[RSGLinU
         theory     d log(T/failure)/R^2  25 R S spread  1/(gamma^2 kappa R^2)     150 spread  2       lambda
         published  1/2                   R S spread     1/(0.01 kappa R^4 S^2 d)  4 spread    1.5     2e-5
 
-    Further parameters are those of `GLMPolicy`.
+    Further parameters: `GLMPolicy`.
 
     Parameters
     ----------
@@ -222,10 +220,9 @@ class RSGLinUCB(NonPrivateGLMPolicy[RSGLinUCBState], RareSwitchingPolicy[RSGLinU
     preset
         "corrected": theta_o and theta_tau are projected onto |theta| <= S, theta_tau also onto
         {|theta - theta_o|_V <= gamma sqrt(kappa)} and fitted to the rounds without exploration; the centre is theta_tau
-        (theta_o before the first switch). "published", as run by the authors of [003]: V += x x^T / (1 + |x|^2)
-        with the norm of V^{-1} (erratum K1), theta_tau fitted to all rounds, centre (theta_o + theta_tau)/2, no
-        projection (K10), and H_tau an alias of H, so that the bonus follows H after the first switch (K6). Deviation
-        from that run: Newton's method finds the minimum, where theirs stopped early in some rounds (K7).
+        (theta_o before the first switch). "published", as run in [003]: V += x x^T / (1 + |x|^2) with the norm of
+        V^{-1}, theta_tau fitted to all rounds, centre (theta_o + theta_tau)/2, no projection, and H_tau an alias of H
+        after the first switch. Deviation from that run: Newton's method finds the minimum.
     """
 
     execution = replace(RareSwitchingPolicy.execution, side_by_side=True, player="blocks")
@@ -233,16 +230,13 @@ class RSGLinUCB(NonPrivateGLMPolicy[RSGLinUCBState], RareSwitchingPolicy[RSGLinU
     constants: str = "theory"
 
     def act(self, snapshot: RSGLinUCBState, contexts: Floats, coins: DeviceRandomness) -> Choice:
-        """2. Device: play by criterion I, or by the index around the centre."""
         centre = self._centre(snapshot)
         return self.decide(contexts, snapshot.v_inverse, snapshot.next_o, centre, snapshot.h_inverse)
 
     def make_round_query(self, state: RSGLinUCBState) -> SumQuery:
-        """3. Query the row."""
         return self.query
 
     def record_round(self, state: RSGLinUCBState, released: Floats) -> RSGLinUCBState:
-        """3. Add the row to V or H, by how it was played; rows (*R, 1, ...)."""
         x, _, group = self.rows.parts(released)
         explored = self._record_explored(state, x[..., 0, :])
         played = self._record_played(state, x, np.ones_like(state.rounds))[0]
@@ -252,7 +246,6 @@ class RSGLinUCB(NonPrivateGLMPolicy[RSGLinUCBState], RareSwitchingPolicy[RSGLinU
         return state.stale | state.late
 
     def refit(self, state: RSGLinUCBState) -> Generator[SumQuery, Estimate, RSGLinUCBState]:
-        """3. Fit the estimates that are due, each from what was used last."""
         next_o, next_tau, inverse = (np.array(each) for each in (state.next_o, state.next_tau, state.h_inverse))
         if np.any(on := state.stale):
             x, r, _ = self.rows.parts((yield self.query_rows("explored", 1)).total[on])
@@ -311,35 +304,30 @@ class RSGLinUCB(NonPrivateGLMPolicy[RSGLinUCBState], RareSwitchingPolicy[RSGLinU
 
     @property
     def bonus_follows_h(self) -> bool:
-        """Whether H_tau is an alias of H after the first switch (K6)."""
+        """Return whether H_tau becomes an alias of H."""
         return self.preset == "published"
 
     @property
     def fits_all_rounds(self) -> bool:
-        """Whether theta_tau is fitted to explored rounds too."""
         return self.preset == "published"
 
     def explored_weight(self, norms: Floats) -> Floats:
-        """Return by how much an explored arm of squared norm |x|^2_{V^{-1}} counts in V."""
+        """Return the weight in V of an explored arm, from |x|^2_{V^{-1}}."""
         return 1 / (1 + norms) if self.preset == "published" else np.ones(np.shape(norms))
 
     def centre(self, theta_o: Floats, theta_tau: Floats, switches: NDArray[np.int64]) -> Floats:
-        """Return the centre of the index."""
         if self.preset == "published":
             return (theta_o + theta_tau) / 2
         return np.where((switches > 0)[..., None], theta_tau, theta_o)
 
     def has_grown(self, matrix: Floats, snapshot: Floats) -> Bools:
-        """Return whether criterion II holds: (*R, d, d), (*R, d, d) -> (*R)."""
         return np.asarray(np.linalg.det(matrix) > self.growth * np.linalg.det(snapshot))
 
     def fit_o(self, features: Floats, rewards: Floats, start: Floats) -> Floats:
-        """Return theta_o from explored rounds (*R, n, d)."""
         theta = self._fit(features, rewards, start)
         return theta if self.preset == "published" else project_onto_ball(theta, self.parameter_bound)
 
     def fit_tau(self, features: Floats, rewards: Floats, start: Floats, theta_o: Floats, matrix: Floats) -> Floats:
-        """Return theta_tau, near theta_o in the norm of V = `matrix`."""
         theta = self._fit(features, rewards, start)
         if self.preset == "published":
             return theta
@@ -392,7 +380,7 @@ class RSGLinUCB(NonPrivateGLMPolicy[RSGLinUCBState], RareSwitchingPolicy[RSGLinU
         return replace(state, rounds=state.rounds + 1, v=v, v_inverse=inverse, stale=stale, late=late)
 
     def _record_played(self, state: RSGLinUCBState, x: Floats, limit: Ints) -> tuple[RSGLinUCBState, Ints]:
-        """Return the state after at most `limit` of rounds x (*R, B, d), up to criterion II; and how many they are."""
+        """Return the state after at most `limit` rounds, up to criterion II, and their number."""
         switches, h_tau = state.switches + state.due, np.where(state.due[..., None, None], state.h, state.h_tau)
         live = self.bonus_follows_h & (switches > 0)  # the bonus follows H: one round at a time
         steps = (self.weights(state.next_o, x)[..., None] * x)[..., :, None] * x[..., None, :]
@@ -420,7 +408,6 @@ class RSGLinUCB(NonPrivateGLMPolicy[RSGLinUCBState], RareSwitchingPolicy[RSGLinU
     def _until_grown(
         self, h: Floats, steps: Floats, h_tau: Floats, live: Bools, limit: Ints
     ) -> tuple[Floats, Bools, Ints]:
-        """Return H after the rounds that are taken, whether criterion II has ended them, and how many they are."""
         running = h[..., None, :, :] + np.cumsum(steps, axis=-3)  # (*R, B, d, d): H after each round
         grown = self.has_grown(running, h_tau[..., None, :, :]) & ~live[..., None]
         taken = np.minimum(np.where(live, np.minimum(limit, 1), limit), first_true(grown) + 1)
