@@ -1,8 +1,4 @@
-"""Protocols that sum users' statistics privately: a randomizer on the device, a mixer and an analyzer.
-
-`Protocol.calibrate` finds the least noise for a budget; `bandanna.protocols.factory` chooses a protocol for a privacy
-model.
-"""
+"""Protocols that sum users' statistics privately: a randomizer on the device, a mixer and an analyzer."""
 
 from __future__ import annotations
 

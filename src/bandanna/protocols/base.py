@@ -40,7 +40,7 @@ PROTECTS = "a user's statistic (features and rewards)"
 
 @dataclass(frozen=True, kw_only=True)
 class Protocol(ABC):
-    """A calibrated protocol: each user's statistic passes a device, a mixer and an analyzer, and becomes part of a sum.
+    """A calibrated protocol: device, mixer and analyzer turn users' statistics into a sum.
 
     Parameters
     ----------
@@ -69,16 +69,16 @@ class Protocol(ABC):
     @property
     @abstractmethod
     def event(self) -> Event:
-        """The release of one participation, for the accountant."""
+        """Return the event of one participation, for the accountant."""
 
     @property
     def local_event(self) -> Event | None:
-        """The shuffler's view of one user, as an event; None if the protocol has no shuffler."""
+        """Return the shuffler's view of one user, or None without a shuffler."""
         return None
 
     @property
     def exposed(self) -> float:
-        """Probability with which a shuffler learns something about a user with certainty."""
+        """Return the probability that a shuffler is certain about a user."""
         return 0.0
 
     @property
@@ -88,7 +88,7 @@ class Protocol(ABC):
 
     @cached_property
     def guarantee(self) -> Guarantee:
-        """Epsilon and delta against each party, computed by the accountant for the noise that is drawn."""
+        """Return epsilon and delta against each party, for the noise that is drawn."""
         return compute_guarantee(
             self.event,
             delta=self.delta,
@@ -104,12 +104,12 @@ class Protocol(ABC):
     @property
     @abstractmethod
     def device(self) -> Device:
-        """The randomizer, which runs on the user's device."""
+        """Return the device's randomizer."""
 
     @property
     @abstractmethod
     def mixer(self) -> Mixer:
-        """The shuffler, or the server's first step: checks messages, then gathers or adds them."""
+        """Return the shuffler, or the server's first step."""
 
     @property
     @abstractmethod
@@ -122,11 +122,11 @@ class Protocol(ABC):
         return FLOAT_BITS * self.domain.dim
 
     def draws(self, users: int) -> ReleaseCost:
-        """Return the random numbers that a batch of `users` users takes at most; used to predict run times."""
+        """Return the most random numbers that a batch takes, to predict run times."""
         return ReleaseCost(numbers=users * self.domain.dim)
 
     def admit(self, statistics: Statistic | ArrayLike, *, clip: bool = True) -> Statistic:
-        """Return the statistics as points of the domain: clip raw arrays, and check a `Statistic`."""
+        """Return statistics in the domain: clip raw arrays, and check a `Statistic`."""
         if not isinstance(statistics, Statistic):
             return self.domain.admit(statistics, clip=clip)
         return self.domain.check_statistic(statistics)
@@ -134,7 +134,7 @@ class Protocol(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class BatchProtocol(Protocol):
-    """A protocol that turns each batch of users into one estimate of their sum, independently of other batches."""
+    """A protocol that estimates each batch's sum independently of other batches."""
 
     @abstractmethod
     def std(self, users: int) -> float:
@@ -142,25 +142,25 @@ class BatchProtocol(Protocol):
 
     @abstractmethod
     def law(self, statistic: Statistic, source: NoiseSource) -> Estimate:
-        """Draw the estimate directly; it has the same distribution as along the messages."""
+        """Draw the estimate directly, distributed as along the messages."""
 
     @property
     def sums_only(self) -> bool:
-        """Whether the distribution of the estimate depends on the exact sum alone. Then `release_total` works."""
+        """Whether the estimate's distribution depends on the exact sum alone, for `release_total`."""
         return False
 
     @property
     def laplace(self) -> tuple[float, float] | None:
-        """Scale of Laplace noise in lattice steps, and the step. None if the noise is sub-Gaussian with `std`."""
+        """Scale of Laplace noise in lattice steps, and the step; None for sub-Gaussian noise."""
         return None
 
     @property
     def rounds_each_row(self) -> bool:
-        """Whether each user's statistic is rounded separately, so that the estimate depends on more than the sum."""
+        """Whether each statistic is rounded separately, so that the estimate depends on more than the sum."""
         return False
 
     def release_total(self, total: Floats, users: int, source: NoiseSource) -> Estimate:
-        """Draw the estimate for an exact sum of shape (..., dim), as `release` would. Simulations use this shortcut."""
+        """Draw the estimate for an exact sum (..., dim), as `release` would, for simulations."""
         raise InsecureSource(f"{self.name} needs every user's statistic")
 
     def release(
@@ -192,12 +192,12 @@ class BatchProtocol(Protocol):
         return self.release_messages(self.device.message(statistic, source), source)
 
     def release_messages(self, messages: Messages, source: NoiseSource) -> Estimate:
-        """Mix and analyze the messages of a complete batch, shape (..., users, length)."""
+        """Mix and analyze a complete batch of messages (..., users, length)."""
         held = self.mixer.drawn(self.mixer.add(self.mixer.empty(messages.shape[:-2]), messages), source)
         return self.analyzer.analyze(self.analyzer.begin(messages.shape[:-2]), self.mixer.close(held), source)[1]
 
     def check_users(self, users: int) -> None:
-        """Refuse a batch of fewer users than the noise is calibrated for. By default any size is allowed."""
+        """Refuse a batch of fewer users than the noise is calibrated for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -209,8 +209,8 @@ class ShuffledCountsProtocol(BatchProtocol):
     noise
         Lattice and coins, calibrated for `noise.users` users.
     coins
-        Who draws the coins, as in `CountingMixer`. Totals and price are the same. With "mixer", the shuffler sees
-        every statistic and is trusted to draw, and a hostile client cannot pass off chosen numbers as noise.
+        The party that draws the coins, as in `CountingMixer`, at the same price. With "mixer", the shuffler sees every
+        statistic and is trusted to draw, and a hostile client cannot pass off chosen numbers as noise.
     """
 
     noise: BinomialNoise
@@ -226,7 +226,7 @@ class ShuffledCountsProtocol(BatchProtocol):
 
     @property
     def batch(self) -> int:
-        """Least number of users in a batch."""
+        """Least number of users."""
         return self.noise.users
 
     @property
@@ -246,17 +246,15 @@ class ShuffledCountsProtocol(BatchProtocol):
 
 @dataclass(frozen=True, kw_only=True)
 class StreamProtocol(Protocol):
-    """A protocol for a stream of users: each release estimates the sum of all users so far, and all releases have one
-    price.
+    """A protocol for a stream of users: each release estimates the sum so far, and all releases have one price.
 
-    `begin` returns a state, and `release` returns the next state with a new estimate. States are immutable values,
-    which join what the mixer holds with what the analyzer holds. After a restart from an old state, return the stored
-    release: a second draw would be a second release.
+    States are immutable and join what the mixer holds with what the analyzer holds. After a restart from an old state,
+    return the stored release: a second draw would be a second release.
     """
 
     @abstractmethod
     def prefix_std(self) -> Floats:
-        """Return the standard deviation of each coordinate of the estimate after every step."""
+        """Return the standard deviation per coordinate after every step."""
 
     @abstractmethod
     def begin(self, replicates: tuple[int, ...] = ()) -> Any:
@@ -264,19 +262,19 @@ class StreamProtocol(Protocol):
 
     @abstractmethod
     def parted(self, state: Any) -> tuple[Any, Any]:
-        """Split a state into the mixer's part and the analyzer's part."""
+        """Split a state into mixer's and analyzer's parts."""
 
     @abstractmethod
     def joined(self, held: Any, analyzed: Any) -> Any:
-        """Join the mixer's and the analyzer's part to a state."""
+        """Join both parts to a state."""
 
     @abstractmethod
     def check_users(self, state: Any, users: int) -> None:
-        """Refuse a foreign state, and more users than the stream has room for."""
+        """Refuse a foreign state, and users beyond the stream's room."""
 
     @abstractmethod
     def law(self, state: Any, statistic: Statistic, source: NoiseSource) -> tuple[Any, Estimate]:
-        """Draw the next step directly; it has the same distribution as along the messages."""
+        """Draw the next step directly, distributed as along the messages."""
 
     def release(
         self,
@@ -301,7 +299,7 @@ class StreamProtocol(Protocol):
         Returns
         -------
         tuple
-            The next state, and the `Estimate` of everything released so far.
+            The next state, and the `Estimate` of the whole stream.
         """
         check_path(path, source)
         statistic = self.admit(statistics, clip=clip)
@@ -319,12 +317,12 @@ class StreamProtocol(Protocol):
     def prefixes(
         self, statistics: Statistic | ArrayLike, source: NoiseSource, *, path: str = "messages", clip: bool = True
     ) -> Floats:
-        """Release a whole stream (..., users, dim); return the estimates after every user, in the same shape."""
+        """Release a stream (..., users, dim); return the estimates after every user, same shape."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrustedServerProtocol(Protocol):
-    """A protocol whose server sees every user's statistic; all others see what the server releases."""
+    """A protocol whose server sees every statistic; others see its releases."""
 
     @property
     def observers(self) -> tuple[tuple[str, str], ...]:
@@ -341,7 +339,7 @@ class TrustedServerProtocol(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class TrustedSumProtocol(TrustedServerProtocol, BatchProtocol):
-    """A protocol whose server adds noise, or none, to the sum of a batch."""
+    """A protocol whose server adds noise, or none, to a batch's sum."""
 
     def draws(self, users: int) -> ReleaseCost:
         return ReleaseCost(gaussians=self.domain.dim, numbers=users * self.domain.dim)
@@ -355,7 +353,7 @@ class TrustedSumProtocol(TrustedServerProtocol, BatchProtocol):
 
 
 def check_path(path: str, source: NoiseSource) -> str:
-    """Return "messages" or "law"; refuse "law" with a secure source."""
+    """Return the path; refuse "law" with a secure source."""
     validation.one_of("path", path, ("messages", "law"))
     if check_noise_source(source).secure and path == "law":
         raise InsecureSource('path="law" is a shortcut for simulation; a secure source runs path="messages"')
@@ -363,12 +361,12 @@ def check_path(path: str, source: NoiseSource) -> str:
 
 
 def check_domain(domain: Domain) -> Domain:
-    """Return the domain, or raise an error that names the kinds of domains."""
+    """Return the domain, or raise naming the kinds of domains."""
     if not isinstance(domain, Domain):
         raise InvalidArgument("domain", domain, "a Domain: LinearReport, Ball or Box")
     return domain
 
 
 def stated_delta(budget: Budget) -> float:
-    """Return the delta at which a protocol states its guarantee: the budget's own delta, or 1e-6."""
+    """Return the budget's delta, or 1e-6 if it has none."""
     return budget.delta if isinstance(budget, ApproxDP) else 1e-6

@@ -40,10 +40,9 @@ _MOST = 10**8  # users among whom the search for a tree takes seconds
 class BatchTree:
     """Batches over `horizon` users with `degrees` (d_low, d_2, ..., d_k), one level for each shuffler.
 
-    Batches of level j have s_j = d_1 d_2 ... d_j consecutive users: d_1 = d_low in the lowest ones, and d_{j+1} batches
-    of level j are one of level j + 1. The top level has as many complete batches as the horizon holds; the root of the
-    paper's tree is not used. An incomplete batch is never released. Reference: Tenenbaum, Kaplan, Mansour and Stemmer
-    2023 [002], Algorithms 2 and 3.
+    Batches of level j have s_j = d_1 d_2 ... d_j consecutive users, d_1 = d_low; d_{j+1} of them are one batch of level
+    j + 1. The top level has as many complete batches as the horizon holds. An incomplete batch is never released.
+    Reference: Tenenbaum, Kaplan, Mansour and Stemmer 2023 [002], Algorithms 2 and 3, without the root.
     """
 
     horizon: int
@@ -59,12 +58,12 @@ class BatchTree:
 
     @property
     def levels(self) -> int:
-        """Number of levels k, one per shuffler."""
+        """Number of levels, k."""
         return len(self.degrees)
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
-        """Users in a batch of each level, s_1, ..., s_k."""
+        """Users in each level's batch, s_1, ..., s_k."""
         return tuple(accumulate(self.degrees, mul))
 
     @cached_property
@@ -74,28 +73,26 @@ class BatchTree:
 
     @property
     def delay(self) -> int:
-        """d_low - 1, the most users who have arrived and are in no released batch."""
+        """Return d_low - 1, the most users who are in no released batch."""
         return self.degrees[0] - 1
 
     def covering(self, steps: ArrayLike) -> NDArray[np.int64]:
-        """Return how many batches of each level the prefixes of `steps` users add up, V*_t: (...) -> (..., k).
+        """Return how many batches of each level prefixes add up, V*_t: (...) -> (..., k).
 
-        They are the digits of t in the mixed radix of the tree, with an unbounded top digit.
+        They are t's digits in the tree's mixed radix, with an unbounded top digit.
         """
         sizes, above = self._radix
         return np.asarray(np.asarray(steps, dtype=np.int64)[..., None] % above // sizes)
 
     @cached_property
     def _radix(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Users of a batch of each level, and of the level above; above the top, more than any step."""
+        """Return users per batch of each level and of the next; above the top, unbounded."""
         sizes = np.asarray(self.sizes)
         return sizes, np.append(sizes[1:], self.horizon + sizes[-1])
 
     @cached_property
     def worst_steps(self) -> NDArray[np.int64]:
-        """Prefixes among which one has the largest variance: the horizon, or with one digit lowered and lower digits
-        largest.
-        """
+        """Return prefixes among which is the worst: the horizon, or one digit lowered and lower digits largest."""
         steps = [self.horizon]
         for size in self.sizes:
             lowered = self.horizon // size * size - 1
@@ -103,7 +100,7 @@ class BatchTree:
         return np.asarray([step for step in steps if step >= self.sizes[0]])
 
     def spans(self) -> Iterator[tuple[int, int, int]]:
-        """Yield every released batch as (level, first user, last user), counted from 1, in the order of release."""
+        """Yield released batches in order as (level, first user, last user), counted from 1."""
         for t in range(self.sizes[0], self.horizon + 1, self.sizes[0]):
             for level, size in enumerate(self.sizes, start=1):
                 if t % size == 0:
@@ -116,14 +113,9 @@ class BatchTree:
 def optimal_shares(tree: BatchTree, averaging: bool) -> tuple[float, ...]:
     """Return the levels' shares mu_j^2 / mu^2 of the price with the least variance of the worst prefix.
 
-    A release of level j has variance w_j = 1/mu_j^2 in units of Delta^2. With averaging, a batch's estimate combines it
-    with the estimates of its d_j parts (Honaker): precisions p_1 = mu_1^2 and
-
-        p_j = mu_j^2 + p_{j-1} / d_j,        prefix variance = sum_j m_j / p_j,
-
-    for m_j batches of level j in the prefix. Subject to sum_j mu_j^2 = mu^2, i.e. sum_j c_j p_j = mu^2 with c_j = 1 -
-    1/d_{j+1} and c_k = 1, the least variance is (sum_j sqrt(m_j c_j))^2 / mu^2, at p_j proportional to sqrt(m_j / c_j).
-    Without averaging p_j = mu_j^2, c_j = 1, and mu_j^2 is proportional to sqrt(m_j).
+    With averaging p_1 = mu_1^2, p_j = mu_j^2 + p_{j-1} / d_j, and p_j is proportional to sqrt(m_j / c_j) for m_j
+    batches of level j in the prefix, c_j = 1 - 1/d_{j+1} and c_k = 1; without, mu_j^2 is proportional to sqrt(m_j).
+    Proof: docs/appendix/proofs.md, C.2.
     """
     top = tree.batches[-1]
     tries = [_optimal_shares_for(tree, last, averaging) for last in {top, max(1, top - 1)}]
@@ -131,7 +123,7 @@ def optimal_shares(tree: BatchTree, averaging: bool) -> tuple[float, ...]:
 
 
 def _optimal_shares_for(tree: BatchTree, top: int, averaging: bool) -> tuple[float, ...]:
-    """Return the shares for d_{j+1} - 1 batches of level j and `top` of the highest."""
+    """Return the shares for d_{j+1} - 1 batches of level j and `top` highest ones."""
     above = tree.degrees[1:]
     nodes = (*(degree - 1.0 for degree in above), float(top))  # m_j
     if not averaging:
@@ -143,7 +135,7 @@ def _optimal_shares_for(tree: BatchTree, top: int, averaging: bool) -> tuple[flo
 
 
 def node_variances(tree: BatchTree, own: Sequence[float], averaging: bool) -> list[float]:
-    """Return the variance of a batch's estimate on each level, from that of its own release."""
+    """Return each level's variance of a batch's estimate, from that of its own release."""
     variances = [own[0]]
     for release, degree in zip(own[1:], tree.degrees[1:], strict=True):
         parts = degree * variances[-1]
@@ -157,7 +149,7 @@ def worst_variance(tree: BatchTree, own: Sequence[float], averaging: bool) -> fl
 
 
 def unit_std(tree: BatchTree, averaging: bool) -> float:
-    """Return the std of the worst prefix for Gaussian releases at price mu = 1 and sensitivity 1."""
+    """Return the worst prefix's std for Gaussian releases at mu = 1, sensitivity 1."""
     return math.sqrt(worst_variance(tree, [1 / share for share in optimal_shares(tree, averaging)], averaging))
 
 
@@ -165,7 +157,7 @@ def unit_std(tree: BatchTree, averaging: bool) -> float:
 
 
 def require_approx_budget(budget: Budget) -> ApproxDP:
-    """Return a budget with a delta; refuse others, because binomial noise has bounded support."""
+    """Return a budget with delta > 0, because binomial noise has bounded support."""
     if not isinstance(budget, ApproxDP) or budget.delta == 0.0:
         raise InvalidBudget("budget", budget, "ApproxDP(epsilon, delta) with delta > 0")
     return budget
@@ -176,11 +168,10 @@ def calibrate_levels(
 ) -> tuple[BinomialNoise, ...]:
     """Find the noise of every level, lowest first.
 
-    A user is in one batch of each level, so the k releases compose. Levels have prices mu_j with sum mu_j^2 =
-    mu(epsilon, delta)^2. The accountant prices the composed event, and the noise is raised until it meets the budget.
-
-    Paper mode gives each level (epsilon/k, delta/k) [002, Theorem 3.4]: for vectors the printed noise M_vec [002,
-    section 3.1.1; 000, Theorem C.1]; for bits, for which [002] prints only the order of the variance, the least noise.
+    A user is in one batch of each level, with prices sum mu_j^2 = mu(epsilon, delta)^2. The accountant prices the
+    composed event, and the noise is raised until it meets the budget. Paper mode gives each level (epsilon/k, delta/k)
+    [002, Theorem 3.4]: M_vec for vectors [002, section 3.1.1; 000, Theorem C.1], the least noise for bits, for which
+    [002] prints only the order.
     """
     whole = require_approx_budget(budget)
     exact = isinstance(domain, Bits) or not _is_box(domain)  # one level: the profile of one release is tighter
@@ -215,15 +206,13 @@ def _level_noise_for_std(domain: Domain, std: float, size: int) -> BinomialNoise
 
 
 def _is_box(domain: Domain) -> bool:
-    """Return whether the l2 diameter is that of the box around the domain."""
     return domain.sensitivity >= domain.reach * math.sqrt(domain.dim) * (1 - 1e-12)
 
 
 def level_event(domain: Domain, noise: BinomialNoise, users: int | None = None, coins: str = "device") -> BinomialEvent:
     """Return one level's view of `users` users; by default of a whole batch.
 
-    Encodings in a box never differ by more than sqrt(D) ceil(s reach) in l2, whatever the rounding: a sure bound in
-    place of A.3b's.
+    Encodings in a box never differ by more than sqrt(D) ceil(s reach) in l2: a sure bound in place of A.3b's.
     """
     many = noise if users is None else replace(noise, users=users)
     if isinstance(domain, Bits):
@@ -233,14 +222,14 @@ def level_event(domain: Domain, noise: BinomialNoise, users: int | None = None, 
 
 
 def all_levels_event(domain: Domain, noises: Sequence[BinomialNoise], coins: str = "device") -> CompositionEvent:
-    """Return everything that is released about one user: a batch of every level."""
+    """Return everything released about one user: a batch per level."""
     return CompositionEvent(events=tuple(level_event(domain, noise, coins=coins) for noise in noises))
 
 
 def local_levels_event(
     domain: Domain, noises: Sequence[BinomialNoise], coins: str = "device"
 ) -> CompositionEvent | ClearEvent:
-    """Return what all shufflers together see of one user."""
+    """Return what all shufflers together see of a user."""
     if coins == "mixer":
         return ClearEvent()
     return CompositionEvent(events=tuple(level_event(domain, noise, users=1) for noise in noises))
@@ -259,7 +248,7 @@ def plan_tree(
     averaging: bool = True,
     lowest: int | None = None,
 ) -> BatchTree:
-    """Return the public schedule, before any noise is calibrated. Arguments as in `ConcurrentShuffle.calibrate`."""
+    """Return the public schedule before calibration. Arguments as in `ConcurrentShuffle.calibrate`."""
     if not isinstance(shufflers, str):
         shufflers = validation.integer("shufflers", shufflers)
     if not isinstance(degrees, str):
@@ -282,12 +271,12 @@ def plan_tree(
 
 
 def most_shufflers(horizon: int) -> int:
-    """Return floor(log2 n), the largest number of levels."""
+    """Return floor(log2 n), the most levels."""
     return horizon.bit_length() - 1
 
 
 def check_shufflers(horizon: int, shufflers: int) -> int:
-    """Return the number of levels; refuse one for which there is no tree."""
+    """Return the number of levels; refuse more than a tree has."""
     count, most = (
         validation.integer("shufflers", shufflers),
         most_shufflers(validation.integer("horizon", horizon, least=2)),
@@ -298,8 +287,7 @@ def check_shufflers(horizon: int, shufflers: int) -> int:
 
 
 def paper_tree(horizon: int, shufflers: int, lowest: int | None = None) -> BatchTree:
-    """Return d_low = n^{1/(2k+1)} and d = n^{2/(2k+1)} above, rounded, at least 2 [002, Algorithm 3; degree 2:
-    Algorithm 2].
+    """Return d_low = n^{1/(2k+1)} and d = n^{2/(2k+1)} above, rounded, at least 2 [002, Algorithm 3].
 
     `lowest` fixes d_low. Degrees are lowered from the top until the top batch fits into the horizon.
     """
@@ -317,13 +305,10 @@ def paper_tree(horizon: int, shufflers: int, lowest: int | None = None) -> Batch
 def best_tree(
     horizon: int, shufflers: int | str, *, noise: float, bound: float, averaging: bool = True, lowest: int | None = None
 ) -> BatchTree:
-    """Return the tree with the least (std of the worst prefix) + (d_low - 1) bound, for releases of std `noise` at
-    full price.
+    """Return the tree with the least (std of the worst prefix) + (d_low - 1) bound, for releases of std `noise`.
 
-    shufflers="best" chooses k as well; `lowest` fixes d_low. The variance falls with equal degrees (2 sinh(x/2) and
-    sqrt(e^x - 1), e^x >= 2, are convex in x = log d), so only degrees that differ by at most one are tried. From the
-    best of them, single degrees are changed and exchanged as long as that helps, because the horizon leaves a
-    remainder.
+    shufflers="best" chooses k as well; `lowest` fixes d_low. The variance falls with equal degrees, so only degrees
+    that differ by at most one are tried. Then single degrees are changed and exchanged as long as that helps.
     """
     ks = _list_level_counts(horizon, shufflers, lowest or 2)
 
@@ -339,7 +324,6 @@ def best_tree(
 
 
 def _improve_degrees(tree: BatchTree, error: Callable[[BatchTree], float], lowest: int | None) -> BatchTree:
-    """Change a degree by one, or exchange two neighbours, as long as the error falls."""
     while True:
         around = [BatchTree(horizon=tree.horizon, degrees=degrees) for degrees in _iterate_neighbours(tree, lowest)]
         best = min([tree, *around], key=error)
@@ -363,7 +347,7 @@ def _iterate_neighbours(tree: BatchTree, lowest: int | None) -> Iterator[tuple[i
 def _shortlist(
     horizon: int, k: int, noise: float, bound: float, averaging: bool, lowest: int | None
 ) -> Iterator[BatchTree]:
-    """Yield trees with a small upper bound on the error: a prefix takes fewer than d_{j+1} batches of level j < k."""
+    """Yield trees with a small error bound: prefixes take fewer than d_{j+1} batches of level j < k."""
     if lowest is None:
         start = paper_tree(horizon, k)
         worth = _error(start, noise, bound, averaging) / bound + 1  # beyond that, the delay alone costs more
@@ -393,7 +377,7 @@ def _shortlist(
 
 
 def _cost(degree: Floats, averaging: bool) -> Floats:
-    """Return sqrt(m c) for a level below one of this degree: (d - 1)/sqrt d with averaging, else sqrt(d - 1)."""
+    """Return sqrt(m c) below a level: (d - 1)/sqrt d with averaging, else sqrt(d - 1)."""
     return (degree - 1) / np.sqrt(degree) if averaging else np.sqrt(degree - 1)
 
 
@@ -403,7 +387,7 @@ def _error(tree: BatchTree, noise: float, bound: float, averaging: bool) -> floa
 
 
 def _list_level_counts(horizon: int, shufflers: int | str, lowest: int) -> tuple[int, ...]:
-    """Return the numbers of levels to try, with lowest batches of at least `lowest` users."""
+    """Return the numbers of levels to try."""
     if shufflers == "best":
         return tuple(range(1, 1 + max(1, 1 + most_shufflers(max(1, horizon // lowest)))))
     if isinstance(shufflers, str):

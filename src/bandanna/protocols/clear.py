@@ -1,4 +1,4 @@
-"""Protocols without privacy: plain sums (`Clear`), sums of public numbers (`PublicSum`), and rows (`ClearRows`)."""
+"""Protocols without privacy: plain sums (`Clear`), public sums (`PublicSum`), and rows (`ClearRows`)."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class PublicSum(Clear):
 @stored_as("ClearRows")
 @dataclass(frozen=True, kw_only=True)
 class ClearRows(Clear):
-    """All rows instead of their sum, for policies without privacy that learn from raw data.
+    """All rows instead of their sum, for policies that learn from raw data.
 
     The estimate's `total` has shape (..., users, dim). Privacy: none.
     """

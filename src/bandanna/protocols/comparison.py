@@ -37,9 +37,7 @@ PROTOCOL_NAMES = (
 
 @dataclass(frozen=True, kw_only=True)
 class ComparisonRow:
-    """One protocol of the comparison; `std` is that of each (scaled) coordinate of the batch sum, or of the worst
-    prefix.
-    """
+    """One protocol; `std` is per (scaled) coordinate of the batch sum or worst prefix."""
 
     protocol: str
     std: float | None = None
@@ -49,7 +47,7 @@ class ComparisonRow:
     note: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON; infinite and missing numbers are None."""
+        """Return plain JSON values; infinite numbers become None."""
         stated = self.guarantee.to_dict() if self.guarantee is not None else {}
         return {
             "protocol": self.protocol,
@@ -75,7 +73,7 @@ def compare_protocols(
     bits_limit: float = 1e6,
     progress: Callable[[str], None] = lambda name: None,
 ) -> list[ComparisonRow]:
-    """Return the noise that each protocol needs for one budget; rows outside a paper's theorem say why."""
+    """Return each protocol's noise for one budget; rows outside a paper's theorem say why."""
     batch = validation.integer("batch", batch, least=2)
     steps = batch if horizon is None else horizon
     users: dict[str, Any] = {"participations": participations, "calibration": calibration}
@@ -108,7 +106,7 @@ def compare_protocols_at_std(
     mechanism: str = "blt",
     progress: Callable[[str], None] = lambda name: None,
 ) -> list[ComparisonRow]:
-    """Return what each protocol guarantees at `delta` if its sum (or worst prefix) has this standard deviation."""
+    """Return each protocol's guarantee at `delta` for a sum (or worst prefix) with this std."""
     std, batch = validation.positive("std", std), validation.integer("batch", batch, least=2)
     common: dict[str, Any] = {"domain": domain, "participations": participations, "delta": validation.delta(delta)}
     factors = factorise(mechanism, horizon=batch if horizon is None else horizon)
@@ -176,7 +174,7 @@ def _std(protocol: Protocol, batch: int) -> float:
 def release_recorded(
     protocol: BatchProtocol, statistic: Statistic, source: NoiseSource, *, ledger: Ledger | None, task: str
 ) -> Estimate:
-    """Release one batch. With a ledger, record it under `task` first, so a repeated call returns the same."""
+    """Release one batch, recorded under `task` first: a repeated call returns the same."""
     if ledger is None:
         return protocol.release(statistic, source)
     released: Estimate = ledger.release(

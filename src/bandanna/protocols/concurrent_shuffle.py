@@ -58,7 +58,7 @@ Sums = tuple[Floats, ...]  # for each level, (*R, dim)
 @stored_as("ConcurrentShuffleState")
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ConcurrentState:
-    """The state of one shuffler per level (never published), and the analyzer's sums of maximal batches."""
+    """One shuffler's state per level (never published), and the analyzer's sums."""
 
     held: LevelMixerState
     sums: tuple[Floats, ...]  # k times (*R, dim)
@@ -71,13 +71,11 @@ class ConcurrentShuffle(StreamProtocol):
 
         estimate(t) = sum of the estimates of the maximal full batches up to t              [002, Definition 3.1]
 
-    Users of the unfinished lowest batch are missing from the estimate (at most `tree.delay`). Unfinished batches are
-    never released.
+    Users of the unfinished lowest batch are missing (at most `tree.delay`). Unfinished batches are never released.
 
     Privacy: a user is in one batch of each level, and the k releases compose (`batch_tree`). k = 1 is the sequential
-    shuffle model; degree 2 and k = log2(n) - 1 is Algorithm 2. Reference: Tenenbaum, Kaplan, Mansour and Stemmer 2023
-    [002], Algorithm 3. Deviations: composition in Gaussian DP with a price for each level instead of epsilon/k,
-    averaging, integer degrees for any horizon, tight noise.
+    shuffle model. Reference: Tenenbaum, Kaplan, Mansour and Stemmer 2023 [002], Algorithm 3. Deviations: a price for
+    each level in Gaussian DP instead of epsilon/k, averaging, integer degrees for any horizon, tight noise.
 
     Parameters
     ----------
@@ -132,8 +130,8 @@ class ConcurrentShuffle(StreamProtocol):
             "best": least (std of the worst prefix + (d_low - 1) times the value bound). "paper": n^{1/(2k+1)} and
             n^{2/(2k+1)}. Or (d_low, d_2, ..., d_k).
         calibration
-            "tight": prices compose in Gaussian DP. "paper": the printed noise of the vector sum for (epsilon/k,
-            delta/k) on each level, no averaging; for bits, whose noise is not printed, the least noise.
+            "tight": prices compose in Gaussian DP. "paper": the printed noise for (epsilon/k, delta/k) on each level,
+            without averaging; for bits, whose noise is not printed, the least noise.
         averaging
             Combine a batch with its parts. By default in tight mode only.
         lowest
@@ -162,24 +160,20 @@ class ConcurrentShuffle(StreamProtocol):
 
     @cached_property
     def levels(self) -> tuple[ShuffleBinomial | ShuffleBits, ...]:
-        """The protocol of each level's batches."""
         if isinstance(self.domain, Bits):
             return tuple(ShuffleBits(noise=noise, coins=self.coins) for noise in self.noises)
         return tuple(ShuffleBinomial(domain=self.domain, noise=noise, coins=self.coins) for noise in self.noises)
 
     @property
     def shufflers(self) -> int:
-        """Number of shufflers, k."""
         return self.tree.levels
 
     @property
     def delay(self) -> int:
-        """Most users who have arrived and are not yet in the estimate."""
         return self.tree.delay
 
     @cached_property
     def event(self) -> CompositionEvent:
-        """Everything that the stream releases about one user: one batch of each level."""
         return batch_tree.all_levels_event(self.domain, self.noises, self.coins)
 
     @property
@@ -216,33 +210,31 @@ class ConcurrentShuffle(StreamProtocol):
         return sum(level.bits_per_user for level in self.levels)
 
     def draws(self, users: int) -> ReleaseCost:
-        """Coins on every number of every message, or on the totals of all levels."""
         words = sum(level.draws(level.batch if self.coins == "mixer" else users).words for level in self.levels)
         return ReleaseCost(words=words, numbers=users * self.domain.dim * self.shufflers)
 
     def level_stds(self) -> tuple[float, ...]:
-        """Return the standard deviation of a batch's own release on each level, rounding included."""
+        """Return each level's std of a batch's own release."""
         return tuple(level.std(level.batch) for level in self.levels)
 
     @cached_property
     def weights(self) -> LevelWeights:
-        """Variances of batches' estimates, and weights of their own releases: v_j / w_j, or 1 without averaging."""
+        """Return batches' variances, and weights of their own releases (1 without averaging)."""
         releases = [std**2 for std in self.level_stds()]
         variances = node_variances(self.tree, releases, self.averaging)
         shares = (v / w if self.averaging else 1.0 for v, w in zip(variances, releases, strict=True))
         return LevelWeights(variances=tuple(variances), own=tuple(shares))
 
     def prefix_variance(self, users: ArrayLike) -> Floats:
-        """Return the variance of each coordinate of the estimate after `users` users."""
+        """Return the variance per coordinate after `users` users."""
         return self.analyzer.variance(users)
 
     def prefix_std(self) -> Floats:
-        """Return the standard deviations after 1, 2, ... lowest batches."""
         low = self.tree.sizes[0]
         return np.asarray(np.sqrt(self.prefix_variance(np.arange(low, self.tree.horizon + 1, low))))
 
     def std(self) -> float:
-        """Return the standard deviation of each coordinate of the worst prefix."""
+        """Return the std per coordinate of the worst prefix."""
         return float(np.sqrt(np.max(self.prefix_variance(self.tree.worst_steps))))
 
     def begin(self, replicates: tuple[int, ...] = ()) -> ConcurrentState:
@@ -255,7 +247,6 @@ class ConcurrentShuffle(StreamProtocol):
         return ConcurrentState(held=held, sums=analyzed)
 
     def check_users(self, state: ConcurrentState, users: int) -> None:
-        """Refuse a foreign state, and users beyond the horizon."""
         if not isinstance(state, ConcurrentState):
             raise InvalidArgument("state", type(state).__name__, "what begin() or the last release returned")
         self._check_room(state.held.users, users)
@@ -269,7 +260,7 @@ class ConcurrentShuffle(StreamProtocol):
         path: str = "messages",
         clip: bool = True,
     ) -> tuple[ConcurrentState, Estimate]:
-        """Add users, (..., users, dim), in any number, and estimate the sum of all full batches."""
+        """Add any number of users, and estimate the sum of all full batches."""
         by_law = self.coins != "mixer" and isinstance(state, ConcurrentState) and any(state.held.owed)
         if path == "messages" and by_law:  # of earlier users
             state = replace(state, held=settle_coins(state.held, self.noises, source, levels=self.shufflers))
@@ -278,7 +269,7 @@ class ConcurrentShuffle(StreamProtocol):
     def law(
         self, state: ConcurrentState, statistic: Statistic, source: NoiseSource
     ) -> tuple[ConcurrentState, Estimate]:
-        """Add encoded statistics as users arrive, and the coins of a batch when it is full."""
+        """Add encoded statistics as users arrive, and a batch's coins when it is full."""
         held, sums = state.held, state.sums
         for part in self._parts(held.users, statistic):
             added = encode_levels(part, self.noises, self.domain, source)
@@ -293,16 +284,16 @@ class ConcurrentShuffle(StreamProtocol):
     def prefixes(
         self, statistics: Statistic | ArrayLike, source: NoiseSource, *, path: str = "messages", clip: bool = True
     ) -> Floats:
-        """Release a whole stream at once, distributed as `release` user by user; keeps the shape (..., users, dim)."""
+        """Release a whole stream at once, distributed as `release` user by user."""
         check_path(path, source)
         values = self.admit(statistics, clip=clip).rows()
         self._check_room(0, values.shape[-2])
         return estimate_prefixes(values, self.device, self.mixer, self.analyzer, source, path)
 
     def estimate_bit_prefixes(self, ones: Ints, source: NoiseSource) -> Floats:
-        """Simulate streams of bits from the number of ones in each lowest batch: (..., N_1) -> the same shape.
+        """Simulate streams of bits from the ones in each lowest batch: (..., N_1) -> same shape.
 
-        Draw for draw equal to `prefixes(path="law")` at the end of every batch.
+        Draw for draw equal to `prefixes(path="law")` at batches' ends.
         """
         counts = np.asarray(ones, dtype=np.int64)
         noise = self.noise_of_bits(counts.shape, source)
@@ -311,7 +302,7 @@ class ConcurrentShuffle(StreamProtocol):
         return np.asarray(np.cumsum(counts, axis=-1) + noise)
 
     def noise_of_bits(self, shape: tuple[int, ...], source: NoiseSource) -> Floats:
-        """Draw what `estimate_bit_prefixes` adds to the true counts, for any bits: (..., N_1)."""
+        """Draw what `estimate_bit_prefixes` adds to true counts: (..., N_1)."""
         check_path("law", source)
         if not isinstance(self.domain, Bits):
             raise InvalidArgument("domain", self.domain, "bd.device.Bits(): only of bits do counts tell everything")
@@ -339,7 +330,7 @@ class ConcurrentShuffle(StreamProtocol):
 @stored_as("LevelMixer")
 @dataclass(frozen=True, kw_only=True)
 class LevelMixer(Mixer):
-    """The k shufflers side by side; each has its own block of a message and forwards full batches only."""
+    """The k shufflers side by side; each has a block of a message and forwards full batches only."""
 
     levels: tuple[CountingMixer, ...]
 
@@ -349,11 +340,10 @@ class LevelMixer(Mixer):
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
-        """Users in a batch of each level."""
         return tuple(level.least for level in self.levels)
 
     def full(self, users: int) -> int:
-        """Return how many levels have a full batch after `users` users: the lowest, as sizes divide each other."""
+        """Return how many levels, from the lowest, have a full batch."""
         full = 0
         while users and full < len(self.sizes) and users % self.sizes[full] == 0:
             full += 1
@@ -361,11 +351,10 @@ class LevelMixer(Mixer):
 
     @property
     def draws(self) -> bool:
-        """Whether shufflers draw the coins."""
         return self.levels[0].coins == "mixer"
 
     def flag_unlikely(self, messages: Messages) -> Bools:
-        """Flag users whose counts for some level are improbable: (..., users, k dim) -> (..., users)."""
+        """Flag users with improbable counts: (..., users, k dim) -> (..., users)."""
         found = [level.flag_unlikely(block) for level, block in zip(self.levels, self._blocks(messages), strict=True)]
         return np.asarray(np.any(found, axis=0))
 
@@ -386,7 +375,7 @@ class LevelMixer(Mixer):
         return LevelMixerState(users=held.users + more, totals=totals, owed=owed)
 
     def drawn(self, held: LevelMixerState, source: NoiseSource) -> LevelMixerState:
-        """Add the coins that full levels owe, each from its own random stream. Coins are never drawn twice."""
+        """Add the coins that full levels owe, once, each from its own random stream."""
         full = self.full(held.users)
         if not self.draws or not any(held.owed[:full]):
             return held
@@ -397,7 +386,7 @@ class LevelMixer(Mixer):
         return replace(held, totals=tuple(totals), owed=(0,) * full + held.owed[full:])
 
     def close(self, held: LevelMixerState) -> FullBatches:
-        """Return the totals of full batches; none if the lowest batch is not full."""
+        """Return full batches' totals; none below a lowest batch."""
         full = self.full(held.users)
         if any(held.owed[:full]):
             raise InvalidArgument("held", f"without the coins of {held.owed[:full]} users", "all coins of a full batch")
@@ -421,7 +410,7 @@ class LevelMixer(Mixer):
 
 
 def cut_spans(users: int, more: int, low: int) -> Iterator[tuple[int, int]]:
-    """Yield `more` users after `users` as spans that end where batches of `low` users fill."""
+    """Yield `more` users after `users` as spans that end where lowest batches fill."""
     return pairwise([0, *range(low - users % low, more, low), more])
 
 
@@ -430,7 +419,7 @@ def cut_spans(users: int, more: int, low: int) -> Iterator[tuple[int, int]]:
 
 @dataclass(frozen=True, kw_only=True)
 class LevelWeights:
-    """For each level: the variance of a batch's estimate, and the weight of its own release in it."""
+    """Each level's variance of a batch's estimate, and weight of its own release."""
 
     variances: tuple[float, ...]
     own: tuple[float, ...]
@@ -440,8 +429,8 @@ class LevelWeights:
 class TreeSumAnalyzer(Analyzer):
     """Adds the estimates of the maximal full batches. Its state holds released numbers only.
 
-    The state has, for each level, the sum of the estimates of the batches without a full batch above them. When a batch
-    fills, its own total and the sum of its parts' estimates are averaged by inverse variances.
+    Per level it sums the batches without a full batch above them. When a batch fills, its own total and its parts' sum
+    are averaged by inverse variances.
     """
 
     tree: BatchTree
@@ -453,12 +442,10 @@ class TreeSumAnalyzer(Analyzer):
         return tuple(np.zeros((*replicates, self.dim)) for _ in self.levels)
 
     def analyze(self, state: Sums, view: FullBatches, source: NoiseSource) -> tuple[Sums, Estimate]:
-        """Add the full batches of a view, lowest first; return the sums and the estimate of everything released."""
         following = self.taken(state, view)
         return following, self.estimate(following, view.users)
 
     def taken(self, state: Sums, view: FullBatches) -> Sums:
-        """Return the sums with the full batches of a view."""
         sums, own = list(state), self.weights.own
         for level, batch in enumerate(view.levels):
             estimate = self.release(level, batch)
@@ -470,17 +457,15 @@ class TreeSumAnalyzer(Analyzer):
         return tuple(sums)
 
     def release(self, level: int, batch: MixerState) -> Floats:
-        """Return the unbiased sum of a full batch from its totals, (..., dim)."""
+        """Return a full batch's unbiased sum from its totals."""
         return self.levels[level].estimate(np.asarray(batch.numbers, dtype=np.int64), batch.users).total
 
     def estimate(self, state: Sums, users: int) -> Estimate:
-        """Return the estimate after `users` users."""
         low = self.tree.sizes[0]
         total, variance = reduce(np.add, state[1:], state[0].copy()), float(self.variance(users))
         return Estimate(total=total, count=users // low * low, variance=variance)
 
     def variance(self, users: ArrayLike) -> Floats:
-        """Return the variance of each coordinate of the estimate after `users` users."""
         return np.asarray(self.tree.covering(users) @ self._variances)
 
     @cached_property
@@ -494,7 +479,7 @@ class TreeSumAnalyzer(Analyzer):
 def encode_levels(
     statistic: Statistic, noises: Sequence[BinomialNoise], domain: Domain, source: NoiseSource
 ) -> tuple[Ints, ...]:
-    """Draw what the shufflers add for some users, without coins: k times (..., dim)."""
+    """Draw what the shufflers add for some users, without coins."""
     if isinstance(domain, Bits):
         ones = np.rint(statistic.total()).astype(np.int64)
         return tuple(int(noise.scale) * ones for noise in noises)
@@ -510,7 +495,7 @@ def settle_coins(
 ) -> LevelMixerState:
     """Add the owed coins to the lowest `levels` levels.
 
-    Coins are independent and invisible before a batch is full, so Bin(m b, 1/2) is distributed as the coins of m users.
+    Coins are invisible before a batch is full, so Bin(m b, 1/2) is distributed as the coins of m users.
     """
     if not any(held.owed[:levels]):
         return held
@@ -534,7 +519,7 @@ def estimate_prefixes(
     source: NoiseSource,
     path: str,
 ) -> Floats:
-    """Return the estimates after every user, (..., users, dim) -> the same shape; 0 before the first batch is full."""
+    """Return the estimates after every user (..., users, dim); 0 before the first batch is full."""
     tree = analyzer.tree
     users, low = values.shape[-2], tree.sizes[0]
     filled = sum(size <= users for size in tree.sizes)  # levels with a full batch
@@ -557,8 +542,7 @@ def estimate_prefixes(
 def sample_bit_noise(shape: tuple[int, ...], analyzer: TreeSumAnalyzer, source: NoiseSource) -> Floats:
     """Draw estimates less true counts after every lowest batch of bits: (..., N_1) -> (..., N_1, 1).
 
-    A release is linear in its total, a batch and its parts have the same ones, and their weights add up to 1. So the
-    estimate of a stream is its count plus the estimate of a stream of zeros.
+    Releases are linear in their totals, so this is the estimate of a stream of zeros.
     """
     tree, released, users = analyzer.tree, [], shape[-1] * analyzer.tree.sizes[0]
     for level, size in enumerate(tree.sizes):
@@ -571,7 +555,6 @@ def sample_bit_noise(shape: tuple[int, ...], analyzer: TreeSumAnalyzer, source: 
 
 
 def _sum_maximal_batches(released: list[Floats], analyzer: TreeSumAnalyzer) -> Floats:
-    """Return the sums of the maximal batches after every lowest one, from the releases by level: (..., N_1, dim)."""
     degrees = analyzer.tree.degrees[1 : len(released)]
     return exact_sums.compute_prefixes(
         exact_sums.average_blocks(released, degrees, analyzer.weights.own[: len(released)]), degrees
@@ -587,7 +570,7 @@ def release_level(
     source: NoiseSource,
     path: str,
 ) -> Floats:
-    """Release all full batches of a level in chunks, (..., users, dim) -> (..., N_j, dim)."""
+    """Release a level's full batches in chunks: (..., N_j, dim)."""
     size, replicates, dim = analyzer.tree.sizes[level], values.shape[:-2], values.shape[-1]
     count = values.shape[-2] // size
     step = max(1, _CHUNK // (size * dim * int(np.prod(replicates, dtype=np.int64))))

@@ -1,4 +1,4 @@
-"""Continual release in the central model: after every step the server publishes the noisy sum of all users so far."""
+"""Continual release in the central model: noisy sums of all users after every step."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _STEPS = 32  # L, in a block of a BLT's noise
 @stored_as("CentralContinualState")
 @dataclass(frozen=True, kw_only=True)
 class ContinualState:
-    """The stream so far and its number of users. It holds raw sums and stays with the server."""
+    """The stream's raw sums, which stay with the server, and its users."""
 
     stream: State
     count: int
@@ -87,7 +87,6 @@ class CentralContinual(TrustedServerProtocol, StreamProtocol):
 
     @cached_property
     def mechanism(self) -> ContinualGaussian:
-        """Sampler and price of the noise."""
         return ContinualGaussian(
             factorisation=self.factorisation,
             std=self.noise_std,
@@ -117,31 +116,27 @@ class CentralContinual(TrustedServerProtocol, StreamProtocol):
         return PrefixSumAnalyzer(domain=self.domain, mechanism=self.mechanism)
 
     def draws(self, users: int) -> ReleaseCost:
-        """Noise on the sum; for a tree, on every block that the step completes."""
         blocks = self.factorisation.levels if isinstance(self.factorisation, BinaryTree) else 1
         return ReleaseCost(gaussians=blocks * self.domain.dim, numbers=users * self.domain.dim)
 
     def std(self) -> float:
-        """Return the standard deviation of each coordinate of the worst prefix."""
+        """Return the std per coordinate of the worst prefix."""
         return self.noise_std * self.factorisation.error()
 
     def prefix_std(self) -> Floats:
-        """Return the standard deviations after 1, 2, ..., horizon steps."""
         return np.asarray(np.sqrt(self.mechanism.variances))
 
     def begin(self, replicates: tuple[int, ...] = ()) -> ContinualState:
-        """Return the state before the first step. It holds raw sums and stays with the server."""
         return self.analyzer.begin(replicates)
 
     def parted(self, state: ContinualState) -> tuple[MixerState, ContinualState]:
-        """Return an empty mixer state: a step is released at once, and nothing is held between steps."""
+        """Return an empty mixer state, because a step is released at once."""
         return self.mixer.empty(state.stream.total.shape[:-1]), state
 
     def joined(self, held: MixerState, analyzed: ContinualState) -> ContinualState:
         return analyzed
 
     def check_users(self, state: ContinualState, users: int) -> None:
-        """Refuse a foreign state. A step may have any number of users; the mechanism counts the steps."""
         if not isinstance(state, ContinualState):
             raise InvalidArgument("state", type(state).__name__, "what begin() or the last release returned")
 
@@ -152,7 +147,7 @@ class CentralContinual(TrustedServerProtocol, StreamProtocol):
     def prefixes(
         self, statistics: Statistic | ArrayLike, source: NoiseSource, *, path: str = "messages", clip: bool = True
     ) -> Floats:
-        """Release steps of one user each, (..., users, dim): step by step, or with all noise drawn at once."""
+        """Release steps of one user each, or draw all noise at once."""
         check_path(path, source)
         values = self.admit(statistics, clip=clip).rows()
         if values.shape[-2] > self.factorisation.horizon:
@@ -174,7 +169,7 @@ class CentralContinual(TrustedServerProtocol, StreamProtocol):
 class PrefixSumAnalyzer(Analyzer):
     """Adds a step's sum to the stream of statistics, relative to the domain's public origin.
 
-    Sums are exact, because rounding errors could reveal a user. Simulations along path="law" use plain sums (`step`).
+    Sums are exact, because rounding errors could reveal a user. path="law" uses plain sums (`step`).
     """
 
     domain: Domain
@@ -184,7 +179,6 @@ class PrefixSumAnalyzer(Analyzer):
         return ContinualState(stream=self.mechanism.begin(replicates), count=0)
 
     def analyze(self, state: ContinualState, view: MixerState, source: NoiseSource) -> tuple[ContinualState, Estimate]:
-        """Add a step, rows (..., users, dim), and estimate the prefix, (..., dim)."""
         total, rest = sum_plain_statistics(view.numbers, self.domain)
         return self.step(state, total, view.users, source, rest=rest)
 
@@ -203,9 +197,9 @@ class PrefixSumAnalyzer(Analyzer):
 
 
 def sample_prefix_noise(shape: tuple[int, ...], mechanism: ContinualGaussian, source: NoiseSource) -> Floats:
-    """Draw B z alone, shape (..., steps, dim), for simulation: O(steps), without a loop over steps.
+    """Draw B z alone, shape (..., steps, dim), for simulation, in O(steps) without a loop over steps.
 
-    The estimates are A x + B z with z_i ~ N(0, std^2 I). B z is a sum of decaying sums for a BLT, of blocks for a tree.
+    z_i ~ N(0, std^2 I); B z is a sum of decaying sums for a BLT, of blocks for a tree.
     """
     factors = mechanism.factorisation
     if isinstance(factors, BLT):
@@ -239,7 +233,6 @@ def _multiply_blt(z: Floats, factors: BLT) -> Floats:
 
 
 def _draw_tree_noise(shape: tuple[int, ...], mechanism: ContinualGaussian, source: NoiseSource) -> Floats:
-    """Draw B z: the noise of all complete blocks, summed over each prefix's blocks."""
     steps = shape[-2]
     levels = steps.bit_length()
     own = [_draw_prefix_noise((*shape[:-2], steps >> level, shape[-1]), mechanism, source) for level in range(levels)]

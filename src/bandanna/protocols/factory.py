@@ -1,4 +1,4 @@
-"""Chooses and calibrates the protocol of a privacy model, and writes protocols and their states to files."""
+"""Chooses and calibrates the protocol of a privacy model; stores protocols and their states."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def _protocol_for(privacy: Privacy, domain: Domain, users: int, quick: bool) -> 
 
 
 def local_protocol_for(privacy: Privacy, domain: Domain) -> LocalGaussian | LocalUnit:
-    """Return the protocol for local reports of vectors that `privacy.protocol` names; "auto" takes the least noise."""
+    """Return the local protocol of vectors that `privacy.protocol` names; "auto" takes the least noise."""
     if not isinstance(privacy, Privacy) or privacy.model != "local" or not privacy.noisy:
         raise InvalidArgument("privacy", privacy, "bd.local(...) with a finite budget")
     return _local_protocol_for(privacy, check_domain(domain))
@@ -141,7 +141,7 @@ def _local_protocol_for(privacy: Privacy, domain: Domain) -> LocalGaussian | Loc
 
 
 def _find_direction_protocol(shared: dict[str, Any]) -> LocalUnit | None:
-    """Return `LocalUnit`, or None: for one coordinate or very many, or an epsilon beyond its steps, there is none."""
+    """Return `LocalUnit`, or None where it has no steps for dimension or epsilon."""
     try:
         return LocalUnit.calibrate(**shared)
     except (CalibrationError, InvalidArgument):
@@ -221,7 +221,7 @@ PROTOCOLS = EVENTS | index_by_stored_name(
 
 
 def check_stream_state(given: Any, fresh: Any, steps: int) -> None:
-    """Refuse a state that differs from a fresh one in types or shapes, or that has numbers beyond a sum's range."""
+    """Refuse a state that differs from a fresh one in types or shapes, or exceeds a sum's range."""
     check_readable(
         type(given) is type(fresh) or (matches_type(given, float) and type(fresh) is float), "a state of a wrong make"
     )
@@ -246,22 +246,22 @@ def check_stream_state(given: Any, fresh: Any, steps: int) -> None:
 
 
 def make_mixer_encoding() -> Encoding:
-    """Return the encoding of all loaded mixers, of what they hold and of what they forward."""
+    """Return the encoding of what loaded mixers hold and forward."""
     return _make_encoding(count_registrations())
 
 
 @lru_cache(maxsize=1)
 def _make_encoding(_: int) -> Encoding:
-    """Walk the types of all fields once for each set of registered classes: a batch close asks some 50 times."""
+    """Walk all fields' types once per set of classes, because closing a batch asks often."""
     return Encoding(dataclasses_in(Mixer, MixerState, LevelMixerState, FullBatches))
 
 
 def mix_messages(
     mixer: Mixer, held: Any, messages: Messages, finish: Callable[[Mixer, Any], Any] | None = None
 ) -> tuple[Any, tuple[Any, ...]]:
-    """Pass a batch, (users, length), through a mixer; return what it holds, and the views to forward.
+    """Pass a batch (users, length) through a mixer; return what it holds, and the views to forward.
 
-    `finish` is called before each view is closed; mixers that draw noise do so there.
+    `finish` is called before each view is closed, for mixers that draw noise.
     """
     views = []
     for portion in mixer.split_portions(held, messages):

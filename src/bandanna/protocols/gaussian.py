@@ -38,7 +38,7 @@ _TAIL = 1e-280  # of discrete noise, per coordinate of a report: next to nothing
 
 @dataclass(frozen=True, kw_only=True)
 class GaussianProtocol(Protocol):
-    """A protocol with Gaussian noise of standard deviation `noise_std`, on a sum or on each report."""
+    """A protocol with Gaussian noise of std `noise_std`, on a sum or each report."""
 
     noise_std: float
 
@@ -48,7 +48,6 @@ class GaussianProtocol(Protocol):
 
     @cached_property
     def mechanism(self) -> GaussianMechanism:
-        """Sampler and price of the noise."""
         return GaussianMechanism(std=self.noise_std, sensitivity=self.domain.sensitivity, dim=self.domain.dim)
 
     @property
@@ -77,7 +76,7 @@ class CentralGaussian(GaussianProtocol, TrustedSumProtocol):
     def calibrate(
         cls, *, domain: Domain, budget: Budget, participations: int = 1, calibration: str = "tight"
     ) -> CentralGaussian:
-        """Find the least noise for the budget; calibration="paper" gives the papers' printed noise."""
+        """Find the least noise; calibration="paper" gives the papers' printed noise."""
         std = calibrate_central_gaussian(domain, budget, participations, calibration)
         return cls(domain=domain, noise_std=std, participations=participations, delta=stated_delta(budget))
 
@@ -90,16 +89,15 @@ class CentralGaussian(GaussianProtocol, TrustedSumProtocol):
 
     @cached_property
     def most_users(self) -> int:
-        """Largest batch whose sum is on the grid for any statistics: a refusal must depend on public numbers only."""
+        """Return the largest batch that the grid holds for any statistics: refusals must not depend on data."""
         return math.floor(LARGEST_SUM * (self.mechanism.step / self.domain.reach) * (1 - 1e-9))
 
     def check_users(self, users: int) -> None:
-        """Refuse batches above `most_users`."""
         if users > self.most_users:
             raise InvalidArgument("batch", users, f"at most {self.most_users} users with noise as fine as this")
 
     def check_horizon(self, horizon: int) -> None:
-        """Refuse a horizon above `most_users`, for groups of private size: before the group's size is known."""
+        """Refuse a horizon above `most_users`, before a group's private size is known."""
         if horizon > self.most_users:
             allowed = f"at most {self.most_users}, because a group of all users has no larger sum on this noise's grid"
             raise InvalidArgument("horizon", horizon, allowed)
@@ -111,13 +109,12 @@ class CentralGaussian(GaussianProtocol, TrustedSumProtocol):
 
 @dataclass(frozen=True, kw_only=True)
 class GaussianReports(GaussianProtocol, BatchProtocol):
-    """sum_i (x_i + N(0, std^2 I)): each device adds noise. Subclasses state who sees the reports."""
+    """sum_i (x_i + N(0, std^2 I)): each device adds noise."""
 
     def draws(self, users: int) -> ReleaseCost:
         return ReleaseCost(gaussians=users * self.domain.dim, numbers=users * self.domain.dim)
 
     def std(self, users: int) -> float:
-        """Return sqrt(users) times `noise_std`."""
         return math.sqrt(validation.integer("users", users)) * self.noise_std
 
     @cached_property
@@ -129,7 +126,7 @@ class GaussianReports(GaussianProtocol, BatchProtocol):
         return ReportSumAnalyzer(domain=self.domain, mechanism=self.mechanism)
 
     def law(self, statistic: Statistic, source: NoiseSource) -> Estimate:
-        """Draw sum_i x_i + N(0, users std^2 I): a sum of independent Gaussians is one Gaussian."""
+        """Draw sum_i x_i + N(0, users std^2 I)."""
         variance = statistic.users * self.mechanism.variance
         noisy = source.gaussian(statistic.total(), std=math.sqrt(variance), grid=self.mechanism.step)
         return Estimate(total=noisy, count=statistic.users, variance=variance)
@@ -155,7 +152,7 @@ class LocalGaussian(GaussianReports):
     def calibrate(
         cls, *, domain: Domain, budget: Budget, participations: int = 1, calibration: str = "tight"
     ) -> LocalGaussian:
-        """Find the least noise per report; calibration="paper" gives the papers' printed noise, on every entry."""
+        """Find the least noise per report; calibration="paper" gives the printed noise on every entry."""
         if validation.one_of("calibration", calibration, ("tight", "paper")) == "paper":
             domain = drop_isometry(domain)
         std = calibrate_local_gaussian(domain, budget, participations, calibration)
@@ -176,7 +173,7 @@ class ShuffleGaussian(GaussianReports):
     """The local protocol with a shuffler that hides the order of the reports of a batch (P_Amp of paper 000).
 
     Privacy: the analyzer's view by amplification (`shuffle_gaussian_event`), the shuffler's by the local Gaussian
-    mechanism. A baseline: the binomial vector sum needs less noise at every setting.
+    mechanism. The binomial vector sum needs less noise at every setting.
 
     Parameters
     ----------
@@ -199,7 +196,7 @@ class ShuffleGaussian(GaussianReports):
     def calibrate(
         cls, *, domain: Domain, budget: Budget, batch: int, participations: int = 1, calibration: str = "tight"
     ) -> ShuffleGaussian:
-        """Find the least noise per report that the bound allows; calibration="paper" gives the printed noise."""
+        """Find the least noise that the bound allows; calibration="paper" gives the printed noise."""
         if validation.one_of("calibration", calibration, ("tight", "paper")) == "paper":
             domain = drop_isometry(domain)
         std = calibrate_shuffle_gaussian(domain, budget, batch, participations, calibration)
@@ -239,13 +236,12 @@ class ShuffleGaussian(GaussianReports):
 @stored_as("SortingMixer")
 @dataclass(frozen=True, kw_only=True)
 class SortingMixer(GatheringMixer):
-    """Forwards the reports of a batch in sorted order, so that the view depends only on the set of reports.
+    """Forwards a batch's reports in sorted order, so that the view depends only on their set.
 
     A sorted batch and one in random order determine each other's distribution, so the shuffler needs no randomness.
     """
 
     def close(self, held: MixerState) -> MixerState:
-        """Return the rows, sorted by the first number, then by the second, and so on."""
         rows: Messages = super().close(held).numbers  # (..., users, dim)
         order = np.lexsort(np.moveaxis(rows, -1, 0)[::-1])  # (..., users), in each replicate separately
         return replace(held, numbers=np.take_along_axis(rows, order[..., None], axis=-2))
@@ -256,7 +252,7 @@ class SortingMixer(GatheringMixer):
 
 @dataclass(frozen=True, kw_only=True)
 class NoisySumAnalyzer(Analyzer):
-    """Computes sum_i x_i + N(0, std^2 I); the noise is added relative to the domain's public origin."""
+    """Computes sum_i x_i + N(0, std^2 I), relative to the domain's public origin."""
 
     domain: Domain
     mechanism: GaussianMechanism
@@ -269,13 +265,12 @@ class NoisySumAnalyzer(Analyzer):
 
 @dataclass(frozen=True, kw_only=True)
 class ReportSumAnalyzer(Analyzer):
-    """Adds reports; steps of the grid are added as integers."""
+    """Adds reports; grid steps are added as integers."""
 
     domain: Domain
     mechanism: GaussianMechanism
 
     def analyze(self, state: None, view: MixerState, source: NoiseSource) -> tuple[None, Estimate]:
-        """Estimate the sum from rows (..., users, dim). The variance is `users` times that of a report."""
         if view.numbers.dtype != np.int64:
             total = np.sum(view.numbers, axis=-2)
         else:
@@ -290,7 +285,7 @@ class ReportSumAnalyzer(Analyzer):
 
 
 def calibrate_central_gaussian(domain: Domain, budget: Budget, participations: int, calibration: str) -> float:
-    """Return std = sqrt(M) Delta_2 / mu(epsilon, delta), by the analytic Gaussian mechanism (Balle and Wang 2018)."""
+    """Return std = sqrt(M) Delta_2 / mu(epsilon, delta) (Balle and Wang 2018)."""
     check_domain(domain)
     if validation.one_of("calibration", calibration, ("tight", "paper")) == "paper":
         return paper_gaussian_std(sensitivity=domain.sensitivity, budget=budget, participations=participations)
@@ -298,7 +293,7 @@ def calibrate_central_gaussian(domain: Domain, budget: Budget, participations: i
 
 
 def calibrate_local_gaussian(domain: Domain, budget: Budget, participations: int, calibration: str) -> float:
-    """Return std = sqrt(M) Delta_2 / mu(epsilon, delta) per report; `paper`: [000, Prop. F.1] or [001, Thm 4.4]."""
+    """Return std = sqrt(M) Delta_2 / mu(epsilon, delta) per report; `paper`: [000, Prop. F.1], [001, Thm 4.4]."""
     check_domain(domain)
     if validation.one_of("calibration", calibration, ("tight", "paper")) == "paper":
         if isinstance(domain, LinearReport) and domain.reward_bound == 1.0:
@@ -310,7 +305,7 @@ def calibrate_local_gaussian(domain: Domain, budget: Budget, participations: int
 def calibrate_shuffle_gaussian(
     domain: Domain, budget: Budget, batch: int, participations: int, calibration: str
 ) -> float:
-    """Return the least std per report; `paper`: [000, Thms 3.2 and E.3], for features and rewards in the unit ball."""
+    """Return the least std per report; `paper`: [000, Thms 3.2 and E.3], for the unit ball."""
     check_domain(domain)
     if validation.one_of("calibration", calibration, ("tight", "paper")) == "paper":
         if not (isinstance(domain, LinearReport) and domain.reward_bound == 1.0):
@@ -327,7 +322,7 @@ def calibrate_shuffle_gaussian(
 
 
 def shuffle_gaussian_event(report: GaussianEvent, batch: int) -> ShuffledGaussianEvent | ClearEvent:
-    """Return a batch of reports as an event; the grid's cost (rounding, discrete noise) is added to the sensitivity."""
+    """Return the event of a batch of reports; the grid's cost is added to the sensitivity."""
     price = gaussian_price(report, _TAIL * report.dim)
     if math.isinf(price.mu):  # next to no noise: nothing is proven
         return ClearEvent()

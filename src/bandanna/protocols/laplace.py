@@ -32,11 +32,10 @@ _MOST = 2**61  # steps of a sum, which with its noise is a 64-bit integer
 class CentralLaplace(TrustedSumProtocol):
     """The sum on a lattice plus discrete Laplace noise, h (round(sum_i x_i / h) + Z), added by a trusted server.
 
-    The lattice has `steps` steps in the domain's widest coordinate: h = reach / steps. Every source draws the noise as
-    integers, so simulations are pure too. Rounding moves the sum by at most h/2.
+    The lattice has `steps` steps in the domain's widest coordinate: h = reach / steps. Every source draws integers, so
+    simulations are pure too. Rounding moves the sum by at most h/2.
 
-    Privacy: epsilon = M shift / scale with delta = 0 for M participations; `shift` is `l1_sensitivity` in lattice
-    steps.
+    Privacy: epsilon = M shift / scale with delta = 0 for M participations, with the shift of `l1_sensitivity`.
 
     Parameters
     ----------
@@ -67,7 +66,7 @@ class CentralLaplace(TrustedSumProtocol):
         Parameters
         ----------
         users
-            Largest number of users in a batch: without `steps`, the lattice is the finest that holds their sum.
+            Largest number of users in a batch: by default the lattice is the finest that holds their sum.
         steps
             Steps of the lattice.
         """
@@ -82,7 +81,6 @@ class CentralLaplace(TrustedSumProtocol):
 
     @cached_property
     def mechanism(self) -> DiscreteLaplaceMechanism:
-        """Sampler and price of the noise, in lattice steps."""
         shift = l1_sensitivity(self.domain, self.steps)
         return DiscreteLaplaceMechanism(scale=self.scale, shift=shift, dim=self.domain.dim)
 
@@ -102,7 +100,6 @@ class CentralLaplace(TrustedSumProtocol):
         return self.step * math.sqrt(self.mechanism.variance)
 
     def check_users(self, users: int) -> None:
-        """Refuse batches whose sum may leave 64-bit integers."""
         if users > (most := most_users(self.steps)):
             raise InvalidArgument("batch", users, f"at most {most} users on a lattice of {self.steps} steps")
 
@@ -118,7 +115,7 @@ class CentralLaplace(TrustedSumProtocol):
 
 @dataclass(frozen=True, kw_only=True)
 class LatticeSumAnalyzer(Analyzer):
-    """Computes h (round(sum_i x_i / h) + Z), relative to the domain's public origin."""
+    """Computes h (round(sum_i x_i / h) + Z), relative to the domain's origin."""
 
     domain: Domain
     step: float
@@ -129,7 +126,7 @@ class LatticeSumAnalyzer(Analyzer):
         return state, self.estimate(counts, view.users, source)
 
     def estimate(self, counts: Ints, users: int, source: NoiseSource) -> Estimate:
-        """Add noise to a total of shape (..., dim) that is in lattice steps relative to the origin."""
+        """Add noise to a total (..., dim) in lattice steps from the origin."""
         released = self.step * self.mechanism.release(counts, source)
         return Estimate(total=released + users * self.domain.origin, count=users, variance=self._variance)
 
@@ -144,8 +141,8 @@ class LatticeSumAnalyzer(Analyzer):
 def l1_sensitivity(domain: Domain, steps: int) -> float:
     """Return the most by which one user changes the rounded sum, in l1 and in lattice steps.
 
-    |round(a) - round(b)| <= |a - b| + 1 in each coordinate gives Delta_1 / h + dim; no coordinate leaves its range.
-    Sums and this number are exact (`numeric.exact_sums`).
+    |round(a) - round(b)| <= |a - b| + 1 gives Delta_1 / h + dim; no coordinate leaves its range. Sums and this number
+    are exact.
     """
     step = Fraction(domain.reach / validation.integer("steps", steps))
     spare = Fraction(domain.reach) / 2**61  # where `exact_sum` cuts a statistic
@@ -159,12 +156,12 @@ def l1_sensitivity(domain: Domain, steps: int) -> float:
 
 
 def most_users(steps: int) -> int:
-    """Return the most users whose sum on the lattice fits into 64-bit integers."""
+    """Return the most users whose sum fits into 64-bit integers."""
     return _MOST // steps
 
 
 def finest_lattice(users: int) -> int:
-    """Return the steps of the finest lattice, at most 2^20, that holds the sum of `users` users."""
+    """Return the finest lattice's steps, at most 2^20, for `users` users."""
     if users > _MOST:
         raise InvalidArgument("users", users, f"at most {_MOST}: no lattice holds their sum")
     return min(FINEST, most_users(users))

@@ -42,8 +42,7 @@ COIN_SOURCES = ("device", "checked", "mixer")  # who draws those of shuffled cou
 class MixerState:
     """The mixer's record of `users` messages, which the analyzer sees: totals (..., dim) or rows (..., users, dim).
 
-    `drawn` is True after the mixer has added its own noise. Nothing is forwarded before, and no user is added
-    afterwards.
+    `drawn` is True after the mixer has added its own noise. It forwards nothing before, and adds no user afterwards.
     """
 
     users: int
@@ -54,9 +53,9 @@ class MixerState:
 @stored_as("HeldLevels")
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LevelMixerState:
-    """The open batch of each level's shuffler after `users` users. It is never published.
+    """Each level's open batch after `users` users, never published.
 
-    `owed` counts, for each level, the users whose coins are added to its total only when the batch is full.
+    `owed` counts the users of each level whose coins are added only when the batch is full.
     """
 
     users: int
@@ -67,7 +66,7 @@ class LevelMixerState:
 @stored_as("FullLevels")
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FullBatches:
-    """The view of a tree's analyzer after `users` users: totals of the now full batches, lowest level first."""
+    """The view of a tree's analyzer: totals of the now full batches, lowest level first."""
 
     users: int
     levels: tuple[MixerState, ...]
@@ -77,7 +76,7 @@ class FullBatches:
 class Mixer(ABC):
     """Takes messages in portions of any size, and forwards a batch only when it has at least `least` users.
 
-    A mixer draws no noise, so it changes no price, except for `CountingMixer` with coins="mixer".
+    Only mixers with coins="mixer" draw noise.
     """
 
     domain: Domain
@@ -89,7 +88,7 @@ class Mixer(ABC):
         return self.domain.dim
 
     def check(self, messages: Any) -> Messages:
-        """Return messages from another process, (..., users, length); raise `InvalidStatistic` if malformed."""
+        """Return another process's messages (..., users, length); raise `InvalidStatistic` if malformed."""
         array = read_numeric_array("messages", messages, "integers (reals from a fast source)", kinds="if")
         if array.ndim < 2 or array.shape[-1] != self.length:
             raise InvalidStatistic("messages", array, f"shape (..., users, {self.length})")
@@ -111,25 +110,25 @@ class Mixer(ABC):
         """Return the state with more messages."""
 
     def drawn(self, held: Any, source: NoiseSource) -> Any:
-        """Return the state with the mixer's own noise, if this mixer draws it. Call it once, before `close`."""
+        """Return the state with the mixer's own noise, if any. Call it once, before `close`."""
         return held
 
     @abstractmethod
     def close(self, held: Any) -> Any:
-        """Return what the analyzer sees. Closing again returns the same."""
+        """Return what the analyzer sees, the same each time."""
 
     @abstractmethod
     def forget(self, held: Any) -> Any:
-        """Return the state after the view was forwarded: what later views still need."""
+        """Return what later views need after a view was forwarded."""
 
     def split_portions(self, held: Any, messages: Messages) -> Iterator[Messages]:
-        """Yield the messages in portions, cut where the mixer must close."""
+        """Yield the messages, cut where the mixer must close."""
         yield messages
 
 
 @dataclass(frozen=True, kw_only=True)
 class SummingMixer(Mixer):
-    """Adds counts and forwards their totals. Shuffled single counts would not be private."""
+    """Adds counts and forwards totals. Shuffled single counts would not be private."""
 
     @property
     @abstractmethod
@@ -137,7 +136,6 @@ class SummingMixer(Mixer):
         """Largest count of each coordinate."""
 
     def check_range(self, messages: Messages) -> None:
-        """Refuse counts outside of 0 to `largest`."""
         if messages.dtype != np.int64:
             raise InvalidStatistic("messages", messages, "64-bit integers")
         wrong = (messages < 0) | (messages > self.largest)
@@ -167,8 +165,8 @@ class CountingMixer(SummingMixer):
     ----------
     coins
         "device": each device adds its own. "checked": as "device", but counts that an honest device sends with
-        probability below 2^-60 are refused (calibration.md A.9). "mixer": devices add none; the mixer draws n b of them
-        when it closes a batch of n users.
+        probability below 2^-60 are refused (proofs.md A.9). "mixer": devices add none; the mixer draws n b of them when
+        it closes a batch of n users.
     """
 
     noise: BinomialNoise
@@ -180,14 +178,13 @@ class CountingMixer(SummingMixer):
     @property
     @abstractmethod
     def encoded(self) -> Ints:
-        """Largest count of each coordinate without coins."""
+        """Largest counts without coins."""
 
     @cached_property
     def largest(self) -> Ints:
         return self.encoded if self.coins == "mixer" else self.encoded + self.noise.trials
 
     def check_range(self, messages: Messages) -> None:
-        """Refuse counts outside of 0 to `largest`, and with coins="checked" improbable ones."""
         super().check_range(messages)
         if self.coins == "checked":
             low, high = self.likely
@@ -199,28 +196,26 @@ class CountingMixer(SummingMixer):
             )
 
     def flag_unlikely(self, messages: Messages) -> Bools:
-        """Flag users whose counts an honest device sends with probability below 2^-60: (..., users, dim) -> (...,
-        users).
-        """
+        """Flag users with counts outside of `likely`: (..., users, dim) -> (..., users)."""
         low, high = self.likely
         return np.asarray(np.any((messages < low) | (messages > high), axis=-1))
 
     @cached_property
     def likely(self) -> tuple[int, Ints]:
-        """The least and the largest count of each coordinate, but for 2^-60 of an honest device's counts."""
+        """Return each coordinate's least and largest count, but for 2^-60 of honest counts."""
         if self.coins == "mixer":
             return 0, self.encoded
         low, high = likely_coins(self.noise)
         return low, self.encoded + high
 
     def add(self, held: MixerState, messages: Messages) -> MixerState:
-        """Add messages to the totals; refused after the noise was drawn, which would lack the new users' share."""
+        """Add messages; refuse them after the noise, which would lack their share."""
         if held.drawn:
             raise InvalidArgument("held", "a batch with its noise", "one that is open: the next batch")
         return super().add(held, messages)
 
     def drawn(self, held: MixerState, source: NoiseSource) -> MixerState:
-        """Add Bin(n b, p), the coins of n devices, to the totals. They come from a random stream of their own."""
+        """Add Bin(n b, p), the coins of n devices, from a random stream of their own."""
         if self.coins != "mixer":
             return held
         check_enough_users(self.least, held.users)
@@ -243,14 +238,13 @@ class GatheringMixer(Mixer):
     Parameters
     ----------
     std, grid
-        Standard deviation and step of the Gaussian noise that devices add; 0 if they add none.
+        Standard deviation and step of the devices' Gaussian noise; 0 if they add none.
     """
 
     std: float = 0.0
     grid: float = 0.0
 
     def check_range(self, messages: Messages) -> None:
-        """Refuse points outside the domain; of noisy reports, numbers outside of `likely`."""
         if not self.std:
             self.domain.check(decode_plain_statistics(messages, self.domain))
             return
@@ -260,13 +254,13 @@ class GatheringMixer(Mixer):
 
     @cached_property
     def likely(self) -> tuple[Floats, Floats]:
-        """The least and the largest likely number of each coordinate: t std and a step beyond the domain."""
+        """Return each coordinate's bounds: t std and a step beyond the domain."""
         more = likely_reach(self.domain.dim) * self.std + self.grid
         return self.domain.lower - more, self.domain.upper + more
 
     @cached_property
     def likely_steps(self) -> tuple[Ints, Ints]:
-        """The same bounds in steps of the grid from the domain's origin, as reports are sent."""
+        """Return these bounds in grid steps from the origin, as sent."""
         more = math.ceil(likely_reach(self.domain.dim) * self.std / self.grid)
         ends = (np.floor((self.domain.lower - self.domain.origin) / self.grid),
                 np.ceil((self.domain.upper - self.domain.origin) / self.grid))  # fmt: skip
@@ -294,14 +288,14 @@ class GatheringMixer(Mixer):
 
 
 def decode_plain_statistics(messages: Messages, domain: Domain) -> Floats:
-    """Return statistics without noise as reals, whether they were sent as reals or as steps."""
+    """Return plain statistics as reals, sent as reals or as steps."""
     if messages.dtype != np.int64:
         return np.asarray(messages)
     return np.asarray(messages * exact_sums.finest_step(domain.reach) + domain.origin)
 
 
 def draw_batch_coins(noise: BinomialNoise, users: int, shape: tuple[int, ...], source: NoiseSource) -> Ints:
-    """Draw Bin(n b, p) for each total: the coins of a batch whose mixer draws the noise."""
+    """Draw Bin(n b, p) for each total, on behalf of the mixer."""
     trials = users * noise.trials
     return source.named("mixer").binomial(trials=trials, probability=noise.probability, size=shape)
 
@@ -314,21 +308,21 @@ def describe_shuffler_view(coins: str, counts: str, statistic: str, *, who: str 
 
 
 def check_enough_users(calibrated: int, users: int) -> None:
-    """Refuse fewer users than the noise is calibrated for; noise for B is enough for n >= B (proofs.md A.6)."""
+    """Refuse fewer users than calibrated for; noise for B is enough for n >= B (proofs.md A.6)."""
     if validation.integer("users", users) < calibrated:
         allowed = f"at least {calibrated} users, for whom the noise is calibrated: wait for more, or recalibrate"
         raise InvalidArgument("batch", users, allowed)
 
 
 def raise_invalid_message(argument: str, messages: Messages, wrong: Any, allowed: str) -> None:
-    """Raise an error for the first wrong number, with its position; do nothing if none is wrong."""
+    """Raise an error with the position of the first wrong number, if any."""
     if np.any(wrong):
         place = tuple(int(i) for i in np.argwhere(wrong)[0])
         raise InvalidStatistic(f"{argument}[{', '.join(map(str, place))}]", messages[place], allowed)
 
 
 def check_replicates(messages: Messages, replicates: tuple[int, ...]) -> None:
-    """Refuse messages whose number of replicates differs from the mixer's."""
+    """Refuse messages with other replicates than the mixer's."""
     if messages.shape[:-2] != replicates:
         allowed = f"replicates {replicates}, as it began with"
         raise InvalidStatistic("statistics", messages, allowed)
@@ -342,7 +336,7 @@ def _format_largest(largest: Ints) -> str:
 
 
 class Analyzer(ABC):
-    """Turns views into estimates. A batch's analyzer has no state; a stream's state holds released numbers only."""
+    """Turns views into estimates. A batch's analyzer has no state; a stream's holds released numbers only."""
 
     def begin(self, replicates: tuple[int, ...] = ()) -> Any:
         """Return the state before the first view."""
@@ -350,11 +344,11 @@ class Analyzer(ABC):
 
     @abstractmethod
     def analyze(self, state: Any, view: Any, source: NoiseSource) -> tuple[Any, Estimate]:
-        """Return the next state and the estimate. Servers that add noise draw it from `source`."""
+        """Return the next state and the estimate; a server's noise comes from `source`."""
 
 
 def sum_plain_statistics(rows: Messages, domain: Domain) -> exact_sums.Pair:
-    """Return the exact sum over users of statistics without noise, relative to the domain's public origin."""
+    """Return the exact sum of plain statistics over users, relative to the domain's origin."""
     if rows.dtype == np.int64:
         return exact_sums.sum_steps(np.asarray(rows, dtype=np.int64), exact_sums.finest_step(domain.reach))
     return exact_sums.exact_sum(rows - domain.origin, domain.reach)

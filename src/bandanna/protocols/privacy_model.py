@@ -32,7 +32,7 @@ class Privacy:
     shufflers, degrees
         As in `concurrent`.
     noise
-        Who draws the noise of shuffled sums, as in `shuffle`.
+        The party that draws the noise of shuffled sums, as in `shuffle`.
     """
 
     model: str
@@ -73,7 +73,6 @@ class Privacy:
         self._warn_if_weak()
 
     def __repr__(self) -> str:
-        """Return the fields that differ from their defaults."""
         shown = {
             each.name: getattr(self, each.name) for each in fields(self) if getattr(self, each.name) != each.default
         }
@@ -81,7 +80,7 @@ class Privacy:
 
     @property
     def pure(self) -> bool:
-        """Whether delta is 0: then only Laplace noise, randomized response and random directions fit."""
+        """Whether delta is 0: Laplace noise, randomized response and random directions only."""
         return isinstance(self.budget, PureDP) or (isinstance(self.budget, ApproxDP) and self.budget.delta == 0.0)
 
     @property
@@ -91,24 +90,21 @@ class Privacy:
 
     @property
     def isometric(self) -> bool:
-        """Whether linear reports multiply the entries above the diagonal by sqrt 2: not for noise that is printed per
-        entry.
-        """
+        """Whether linear reports scale off-diagonal entries by sqrt 2, unlike noise printed per entry."""
         return self.calibration == "tight" or self.model in ("none", "central")
 
     def with_default_protocol(self, protocol: str) -> Privacy:
-        """Return this model with a protocol for local reports, unless the user chose one."""
+        """Return this model with a local protocol, unless the user chose one."""
         validation.one_of("protocol", protocol, _LOCAL)
         open_ = self.model == "local" and self.protocol == "default"
         return replace(self, protocol=protocol) if open_ else self
 
     @property
     def noisy(self) -> bool:
-        """False for no privacy and for epsilon = infinity, which both mean no noise."""
+        """False for no privacy and for epsilon = infinity."""
         return not math.isinf(self.size)
 
     def _warn_if_weak(self) -> None:
-        """Warn of an epsilon above 10."""
         epsilon, named = (0.0, "") if self.budget is None else _describe_epsilon(self.budget)
         if epsilon > _WEAK:
             reason = "one user's data may change the probability of what is seen by a factor of e^epsilon"
@@ -116,7 +112,7 @@ class Privacy:
             warn_outside(WeakPrivacyWarning(f"{named} protects little: {reason}; {advice}"))
 
     def warn_if_delta_exceeds(self, horizon: int) -> None:
-        """Warn if delta is above 1/horizon, for `horizon` users."""
+        """Warn if delta is above 1/horizon."""
         delta = self.budget.delta if self.noisy and isinstance(self.budget, ApproxDP) else 0.0
         if delta > 0 and horizon > 1 / delta:  # compared without making a float of a very large horizon
             reason = f"delta = {delta:g} is more than 1/horizon = {1 / horizon:g}"
@@ -206,7 +202,7 @@ def shuffle(
     participations: int = 1,
     noise: str = "device",
 ) -> Privacy:
-    """Shuffle model: devices add noise, and a shuffler forwards only what hides who sent it.
+    """Shuffle model: devices add noise, and a shuffler forwards only what hides the senders.
 
     Parameters
     ----------
@@ -215,9 +211,9 @@ def shuffle(
     protocol
         "binomial": noisy integer counts, forwarded as sums (P_Vec). "gaussian": noisy reports in random order (P_Amp).
     noise
-        Who draws binomial noise. "device": each device. "checked": each device, and the shuffler refuses counts that
-        honest devices hardly ever send. "mixer": the shuffler, which then sees every statistic and is trusted to draw.
-        Noise and price are the same.
+        The party that draws binomial noise, at the same price. "device": each device. "checked": each device, and the
+        shuffler refuses counts that honest devices hardly ever send. "mixer": the shuffler, which then sees every
+        statistic and is trusted to draw.
     """
     budget = _make_budget("shuffle", epsilon, delta, whole=budget)
     return Privacy(
@@ -261,7 +257,7 @@ def concurrent(
 
 
 def _describe_epsilon(budget: Budget) -> tuple[float, str]:
-    """Return a budget's epsilon, and the budget in words. For rho: Gaussian noise's epsilon at the stated delta."""
+    """Return a budget's epsilon, for rho at the stated delta, and its words."""
     own = float(getattr(budget, "epsilon", 0.0))
     if own > _WEAK or not isinstance(budget, ZCDP | RenyiDP):
         return own, f"epsilon = {own:g}"

@@ -1,7 +1,4 @@
-"""Randomized response in the local model: `LocalBits` sums private bits, `LocalSigns` vectors with private signs.
-
-A device tells the truth with probability q = e^epsilon / (1 + e^epsilon). Each report is epsilon-DP on its own.
-"""
+"""Randomized response in the local model: `LocalBits` sums private bits, `LocalSigns` vectors with private signs."""
 
 from __future__ import annotations
 
@@ -31,7 +28,7 @@ _LARGEST = 36.0  # epsilon beyond which a coin of 53 places lies no less
 
 @dataclass(frozen=True, kw_only=True)
 class RandomizedResponseProtocol(BatchProtocol):
-    """A protocol in which each user sends one randomized bit. With one participation, delta stays unspent."""
+    """A protocol in which each user sends one randomized bit."""
 
     delta: float = 0.0
     epsilon: float
@@ -44,7 +41,6 @@ class RandomizedResponseProtocol(BatchProtocol):
 
     @cached_property
     def mechanism(self) -> RandomizedResponse:
-        """Sampler and price of one answer."""
         return RandomizedResponse(epsilon=self.epsilon)
 
     @property
@@ -53,7 +49,7 @@ class RandomizedResponseProtocol(BatchProtocol):
 
     @property
     def bits_per_user(self) -> int:
-        """One: the bit or the sign. The vector of a sign is public."""
+        """Return one: a sign's vector is public."""
         return 1
 
 
@@ -100,11 +96,10 @@ class LocalBits(RandomizedResponseProtocol):
         return BitResponseAnalyzer(mechanism=self.mechanism)
 
     def std(self, users: int) -> float:
-        """Return sqrt(users) times the standard deviation of a debiased answer."""
         return math.sqrt(validation.integer("users", users) * self.mechanism.variance)
 
     def law(self, statistic: Statistic, source: NoiseSource) -> Estimate:
-        """Draw Bin(k, q) + Bin(n - k, 1 - q) for k ones among n bits: (..., users, 1) -> (..., 1)."""
+        """Draw Bin(k, q) + Bin(n - k, 1 - q) for k ones: (..., users, 1) -> (..., 1)."""
         k, lie = np.rint(statistic.total()).astype(np.int64), self.mechanism.lie
         true, false = np.full(k.shape, 1 - lie), np.full(k.shape, lie)
         ones = np.asarray(source.coins(k, true) + source.coins(statistic.users - k, false))
@@ -157,11 +152,11 @@ class LocalSigns(RandomizedResponseProtocol):
         return SignResponseAnalyzer(domain=self.domain, mechanism=self.mechanism)
 
     def std(self, users: int) -> float:
-        """Return an upper bound, reached by longest vectors that all lie along one coordinate."""
+        """Return an upper bound, reached by longest vectors along one coordinate."""
         return self.domain.bound * math.sqrt(validation.integer("users", users) * sign_variance(self.mechanism))
 
     def law(self, statistic: Statistic, source: NoiseSource) -> Estimate:
-        """Run the messages: each user's noise has its own direction, so no shortcut exists."""
+        """Run the messages: each user's noise has its own direction."""
         return self.release_messages(self.device.message(statistic, source), source)
 
 
@@ -175,7 +170,6 @@ class BitCountingMixer(SummingMixer):
 
     @property
     def largest(self) -> Ints:
-        """An answer is 0 or 1."""
         return np.ones(1, dtype=np.int64)
 
 
@@ -189,11 +183,9 @@ class BitResponseAnalyzer(Analyzer):
     mechanism: RandomizedResponse
 
     def analyze(self, state: None, view: MixerState, source: NoiseSource) -> tuple[None, Estimate]:
-        """Estimate the sum from the number of ones, (..., 1)."""
         return state, self.estimate(np.asarray(view.numbers, dtype=np.int64), view.users)
 
     def estimate(self, ones: Ints, users: int) -> Estimate:
-        """Estimate the sum of `users` bits from the number of ones."""
         total = self.mechanism.decode(ones.astype(float), users)
         return Estimate(total=total, count=users, variance=users * self.mechanism.variance)
 
@@ -216,7 +208,7 @@ class SignResponseAnalyzer(Analyzer):
 
 
 def calibrate_bits(budget: Budget, participations: int) -> tuple[float, float]:
-    """Return the largest epsilon of an answer that meets the budget, and the delta at which the guarantee is stated."""
+    """Return the largest epsilon of an answer, and the stated delta."""
     epsilon = largest_epsilon(_event, budget, participations, least=LEAST, most=_LARGEST)
     return epsilon, stated_delta(budget) if spends_delta(budget, participations) else 0.0
 

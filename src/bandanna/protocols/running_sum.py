@@ -35,20 +35,20 @@ _MOST = 10**7  # noisy releases
 @stored_as("Channel")
 @dataclass(frozen=True, kw_only=True)
 class RunningSumProtocol:
-    """Protocols for running sums over batches of public `sizes`. A shorter last batch is never released."""
+    """Protocols for running sums over batches of public `sizes`. An incomplete batch is never released."""
 
     protocols: dict[int, Protocol] = field(hash=False)  # by batch size; a stream protocol under every size
     sizes: RunLengthSizes
 
     @cached_property
     def stream(self) -> StreamProtocol | None:
-        """The protocol of the whole stream; None if the batches are independent."""
+        """Return the whole stream's protocol; None for independent batches."""
         first = next(iter(self.protocols.values()))
         return first if isinstance(first, StreamProtocol) else None
 
     @property
     def independent(self) -> bool:
-        """Whether the noise of a running sum is that of independent batches. It also is for one shuffler's tree."""
+        """Whether running sums have independent batches' noise, as one shuffler's tree has."""
         return self.stream is None or (isinstance(self.stream, ConcurrentShuffle) and self.stream.shufflers == 1)
 
     @property
@@ -58,7 +58,7 @@ class RunningSumProtocol:
 
     @cached_property
     def guarantee(self) -> Guarantee:
-        """The worst guarantee over all batch sizes; for returning users, of the dearest choice of batches."""
+        """Return the worst guarantee over batch sizes; returning users take the dearest batches."""
         stated = find_worst_guarantee([protocol.guarantee for protocol in self.protocols.values()])
         if len(self.protocols) == 1 or stated.participations == 1:
             return stated
@@ -74,9 +74,9 @@ class RunningSumProtocol:
         return max(protocol.bits_per_user for protocol in self.protocols.values())
 
     def prefix_std(self, *, along: bool = False) -> NDArray[np.float64]:
-        """Return the noise of the running sum per scaled coordinate after 1, ..., M batches. It is known in advance.
+        """Return the running sum's noise per scaled coordinate after 1, ..., M batches, known in advance.
 
-        along=True returns a bound in every direction; for random directions it exceeds the mean.
+        along=True bounds every direction; for random directions it exceeds the mean.
         """
         if self.stream is not None:
             return self.stream.prefix_std()
@@ -99,7 +99,7 @@ class RunningSumProtocol:
 def running_sum_protocol_for(
     privacy: Privacy, *, domain: Domain, sizes: RunLengthSizes | Iterable[int]
 ) -> RunningSumProtocol:
-    """Calibrate for a statistic and a schedule. Noise belongs to a batch size, so each size has its own protocol."""
+    """Calibrate for a statistic and a schedule, one protocol per batch size."""
     sizes = sizes if isinstance(sizes, RunLengthSizes) else RunLengthSizes.of(sizes)
     if privacy.noisy and len(sizes) > _MOST:
         allowed = f"larger ones: {len(sizes):,} noisy releases are more than {_MOST:,}, of which each is planned for"
@@ -135,7 +135,7 @@ def _protocol_of_size(privacy: Privacy, domain: Domain, size: int, steps: int) -
 
 
 def lowest_batch_size(privacy: Privacy, *, domain: Domain, horizon: int) -> int:
-    """Return the users in a lowest batch of the concurrent shufflers' tree, the batch size that fits this model."""
+    """Return the users in a lowest batch of the concurrent shufflers' tree."""
     if privacy.budget is None:
         raise InvalidBudget("budget", None, "an (epsilon, delta)")
     tree = plan_tree(
@@ -150,7 +150,7 @@ def lowest_batch_size(privacy: Privacy, *, domain: Domain, horizon: int) -> int:
 
 
 def _concurrent(privacy: Privacy, domain: Domain, sizes: RunLengthSizes) -> ConcurrentShuffle:
-    """Calibrate concurrent shufflers whose lowest batches are those of the schedule, which must have one size."""
+    """Calibrate shufflers whose lowest batches are the schedule's, of one size."""
     if len(sizes.counts()) != 1:
         raise InvalidArgument("batch", sorted(sizes.counts()), "one size: the lowest batches of concurrent shufflers")
     if privacy.participations != 1:
@@ -170,7 +170,7 @@ def _concurrent(privacy: Privacy, domain: Domain, sizes: RunLengthSizes) -> Conc
 
 
 def find_mismatch(privacy: Privacy, protocol: Protocol, *, size: int, steps: int) -> str | None:
-    """Return how a protocol differs from `running_sum_protocol_for`'s for batches of this size, or None."""
+    """Return how a protocol differs from the calibrated one for such batches, or None."""
     if not isinstance(protocol, _expected_types(privacy) if privacy.noisy else Clear):
         return "a protocol of another privacy model"
     if not privacy.noisy:

@@ -41,7 +41,7 @@ _AT_ONCE = 1 << 17  # numbers of several lattices
 class ShuffleBinomial(ShuffledCountsProtocol):
     """Sum of noisy counts: each user sends, per coordinate, the statistic on a lattice plus Bin(b, 1/2).
 
-    The totals of a batch say as much as the labelled bits in random order of the paper's protocol (P_Vec).
+    Totals say as much as the shuffled labelled bits of the paper's protocol (P_Vec).
 
     Privacy: Theorem A for Bin(B b, 1/2), with the price of rounding; within 2 % of the central mechanism's noise.
 
@@ -124,11 +124,11 @@ class ShuffleBinomial(ShuffledCountsProtocol):
 
     @property
     def unary_bits_per_user(self) -> int:
-        """Number of labelled bits in the paper's form of the same message."""
+        """Labelled bits of the paper's message."""
         return int(sum(int(most) for most in largest_counts(self.noise, self.domain, self.coins)))
 
     def std(self, users: int) -> float:
-        """Return sqrt(n b p (1-p) + n/4) / s for n >= B users, rounding included."""
+        """Return sqrt(n b p (1-p) + n/4) / s for n >= B users."""
         check_enough_users(self.batch, users)
         return self.noise.for_users(users).std()
 
@@ -145,14 +145,14 @@ class ShuffleBinomial(ShuffledCountsProtocol):
 
 
 def vector_device(domain: Domain, noise: BinomialNoise, coins: str = "device") -> BinomialCounts | RoundedCounts:
-    """Return the device: it sends the encoded statistic plus Bin(b, p), or without if the mixer draws the coins."""
+    """Return the device: it sends the encoded statistic, plus Bin(b, p) unless the mixer draws."""
     if coins == "mixer":
         return RoundedCounts(domain=domain, scale=noise.scale)
     return BinomialCounts(domain=domain, scale=noise.scale, trials=noise.trials, probability=noise.probability)
 
 
 def largest_counts(noise: BinomialNoise, domain: Domain, coins: str = "device") -> Ints:
-    """Return the largest count of each coordinate, with the device's coins: the number of bits in the unary form."""
+    """Return each coordinate's largest count, with the device's coins."""
     own = 0 if coins == "mixer" else noise.trials
     return np.asarray(randomizers.compute_largest_counts(noise.scale, domain).astype(np.int64) + own)
 
@@ -184,7 +184,6 @@ class VectorSumAnalyzer(Analyzer):
         return state, self.estimate(np.asarray(view.numbers, dtype=np.int64), view.users)
 
     def estimate(self, totals: Ints, users: int) -> Estimate:
-        """Estimate the sum of `users` users from their totals."""
         noise = self.noise.for_users(users)
         centred = totals - users * noise.trials * noise.probability
         total = np.asarray(centred / noise.scale + users * self.domain.lower)
@@ -195,7 +194,7 @@ class VectorSumAnalyzer(Analyzer):
 
 
 def sample_totals(statistic: Statistic, noise: BinomialNoise, domain: Domain, source: NoiseSource) -> Ints:
-    """Draw the sum of the encoded statistics plus Bin(B b, p) per coordinate: (..., users, dim) -> (..., dim)."""
+    """Draw the encoded statistics' sum plus Bin(B b, p): (..., users, dim) -> (..., dim)."""
     encoded = np.asarray(sum(_encode_part(part, noise, domain, source) for part in statistic.parts()))
     coins = source.binomial(trials=noise.users * noise.trials, probability=noise.probability, size=encoded.shape)
     return np.asarray(encoded + coins)
@@ -211,7 +210,7 @@ def _encode_part(part: Statistic, noise: BinomialNoise, domain: Domain, source: 
 def encode_sums(
     values: Floats, noises: Sequence[BinomialNoise], domain: Domain, source: NoiseSource
 ) -> tuple[Ints, ...]:
-    """Draw sums of encoded statistics, one per lattice: floor(x + U) is floor(x) plus a coin of its rest."""
+    """Draw sums of encoded statistics, one per lattice: floor(x) plus a coin of its rest."""
     above = np.maximum(values - domain.lower, 0.0)[..., None, :, :]  # (..., 1, users, dim)
     users, sums = above.shape[-2], list[Ints]()
     step = max(1, _AT_ONCE // max(1, above.size))
@@ -230,7 +229,7 @@ def encode_sums(
 def encode_groups(
     values: Floats, counts: Ints, noises: Sequence[BinomialNoise], domain: Domain, source: NoiseSource
 ) -> tuple[Ints, ...]:
-    """Draw the same sums over groups of users with equal statistics: the coins of a group are one binomial."""
+    """Draw these sums over groups of users with equal statistics: one binomial per group."""
     scales = np.array([noise.scale for noise in noises])[:, None, None]  # (k, 1, 1)
     scaled = scales * np.maximum(values - domain.lower, 0.0)[..., None, :, :]  # (..., k, groups, dim)
     whole, many = np.floor(scaled), counts[..., None, :, None]
@@ -263,7 +262,7 @@ def calibrate_vector_sum(
     """Find the least noise (A.4), refusals included (A.9); `paper`: the printed g, b, p [000, Thms C.1 and E.5].
 
     The printed noise scales with the largest l2 norm: 1 for either part of a linear report, and half of the l2 diameter
-    for other domains, B sqrt(s) for s averages in [-B, B] (IV-C and Thm 5.2(iii) of [001]).
+    for other domains, B sqrt(s) for s averages in [-B, B] ([001], IV-C and Thm 5.2(iii)).
     """
     check_domain(domain)
     if validation.one_of("calibration", calibration, ("tight", "paper")) == "paper":
@@ -284,13 +283,13 @@ def calibrate_vector_sum(
 
 
 def vector_sum_event(domain: Domain, noise: BinomialNoise, coins: str = "device") -> BinomialEvent:
-    """Return the analyzer's view of a batch: totals with Bin(B b, p) noise, and the refusals' tail (A.9)."""
+    """Return the analyzer's view of a batch: Bin(B b, p) noise, and the refusals' tail (A.9)."""
     view = noise.event(sensitivity=domain.sensitivity, reach=domain.reach, dim=domain.dim)
     return replace(view, tail=refusal_tail(noise.users, domain.dim)) if coins == "checked" else view
 
 
 def local_vector_event(domain: Domain, noise: BinomialNoise, coins: str = "device") -> BinomialEvent | ClearEvent:
-    """Return the shuffler's view of a user: counts with Bin(b, p) noise, or the rounded statistic."""
+    """Return the shuffler's view of a user: Bin(b, p) noise, or the rounded statistic."""
     if coins == "mixer":
         return ClearEvent()
     return noise.local_event(sensitivity=domain.sensitivity, reach=domain.reach, dim=domain.dim)
@@ -299,8 +298,8 @@ def local_vector_event(domain: Domain, noise: BinomialNoise, coins: str = "devic
 def exposure_delta(domain: Domain, noise: BinomialNoise, coins: str = "device") -> float:
     """Return a delta that the shuffler's view of one user reaches for every epsilon (proofs.md A.3c).
 
-    Two users at opposite ends of the widest coordinate have counts in {0..b} and {k..b+k}, k = floor(s reach). Outside
-    of the overlap the shuffler is sure: P(Bin(b, p) > b - k), or P(Bin(b, p) < k) if that is larger.
+    Users at opposite ends of the widest coordinate have counts in {0..b} and {k..b+k}, k = floor(s reach). Outside of
+    the overlap the shuffler is sure: P(Bin(b, p) > b - k), or P(Bin(b, p) < k) if that is larger.
     """
     if coins == "mixer":
         return min(1.0, noise.scale * domain.reach)

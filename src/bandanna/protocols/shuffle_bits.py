@@ -39,9 +39,9 @@ class ShuffleBits(ShuffledCountsProtocol):
         total = c sum_i x_i + Bin(B b, 1/2),      estimate = (total - B b / 2) / c
 
     Symbols: c is `noise.scale`, b `noise.trials`, B `noise.users`. Privacy: neighbours' totals differ by c, and the
-    profile of Bin(B b, 1/2) against its shift is computed exactly. Reference: Tenenbaum, Kaplan, Mansour and Stemmer
-    2021, Algorithm 3 (value bit and noise bits). Deviations: fair bits for every user and exact calibration instead of
-    printed constants; copies, so that large batches are tight. With coins="mixer", the shuffler sees every bit.
+    profile of Bin(B b, 1/2) against its shift is computed exactly. With coins="mixer", the shuffler sees every bit.
+    Reference: Tenenbaum, Kaplan, Mansour and Stemmer 2021, Algorithm 3. Deviations: fair bits for every user, exact
+    calibration, and copies, so that large batches are tight.
     """
 
     domain: Domain = Bits()
@@ -88,12 +88,12 @@ class ShuffleBits(ShuffledCountsProtocol):
 
     @property
     def bits_per_user(self) -> int:
-        """Bits of one integer that is large enough for the largest count, c + b or c."""
+        """Return the bits of one integer up to c + b, or c."""
         return self.unary_bits_per_user.bit_length()
 
     @property
     def unary_bits_per_user(self) -> int:
-        """Number of bits in the paper's form of the same message."""
+        """Bits of the paper's message."""
         return int(self.mixer.largest[0])
 
     def std(self, users: int) -> float:
@@ -102,7 +102,6 @@ class ShuffleBits(ShuffledCountsProtocol):
         return bit_std(self.noise.for_users(users))
 
     def law(self, statistic: Statistic, source: NoiseSource) -> Estimate:
-        """Draw c sum_i x_i + Bin(n b, 1/2): (..., users, 1) -> (..., 1)."""
         ones = np.rint(statistic.total()).astype(np.int64)
         trials, chance = statistic.users * self.noise.trials, self.noise.probability
         coins = source.binomial(trials=trials, probability=chance, size=ones.shape)
@@ -113,7 +112,7 @@ class ShuffleBits(ShuffledCountsProtocol):
 
 
 def bit_sum_device(noise: BinomialNoise, coins: str = "device") -> RepeatedBits | RoundedCounts:
-    """Return the device: it counts ones among c copies of the bit and b fair bits, or among the copies alone."""
+    """Return the device: it counts ones among c copies, and b fair bits unless the mixer draws."""
     if coins == "mixer":
         return RoundedCounts(domain=Bits(), scale=noise.scale)
     return RepeatedBits(copies=int(noise.scale), trials=noise.trials)
@@ -151,11 +150,9 @@ class BitSumAnalyzer(Analyzer):
     noise: BinomialNoise
 
     def analyze(self, state: None, view: MixerState, source: NoiseSource) -> tuple[None, Estimate]:
-        """Estimate the sum from a total (..., 1)."""
         return state, self.estimate(np.asarray(view.numbers, dtype=np.int64), view.users)
 
     def estimate(self, totals: Ints, users: int) -> Estimate:
-        """Estimate the sum of `users` bits from their total."""
         noise = self.noise.for_users(users)
         centred = np.asarray(totals - users * noise.trials / 2)
         centred /= noise.scale
@@ -166,13 +163,13 @@ class BitSumAnalyzer(Analyzer):
 
 
 def calibrate_bit_sum(budget: Budget, batch: int, participations: int, coins: str = "device") -> BinomialNoise:
-    """Find the fewest fair bits whose exact profile meets the budget, refusals included (proofs.md A.9)."""
+    """Find the fewest fair bits that meet the budget, refusals included (proofs.md A.9)."""
     left = subtract_refusals(budget, batch, 1, participations) if coins == "checked" else budget
     return bit_noise(users=batch, budget=left, participations=participations)
 
 
 def check_bit_noise(noise: BinomialNoise) -> BinomialNoise:
-    """Return the noise; refuse fractional copies and unfair coins, which the analyzer does not undo."""
+    """Return the noise; refuse fractional copies and unfair coins."""
     validation.integer("copies", noise.scale)
     if noise.probability != 0.5:
         raise InvalidArgument("probability", noise.probability, "1/2: bits are hidden among fair coins")
@@ -180,12 +177,12 @@ def check_bit_noise(noise: BinomialNoise) -> BinomialNoise:
 
 
 def bit_sum_event(noise: BinomialNoise, coins: str = "device") -> BinomialEvent:
-    """Return the analyzer's view of a batch: a total with Bin(B b, 1/2) noise, and the refusals' tail (A.9)."""
+    """Return the analyzer's view of a batch: Bin(B b, 1/2) noise, and the refusals' tail (A.9)."""
     view = bit_event(noise)
     return replace(view, tail=refusal_tail(noise.users, 1)) if coins == "checked" else view
 
 
 def bit_exposure_delta(noise: BinomialNoise, coins: str = "device") -> float:
-    """Return the probability that the shuffler is sure of the bit: c + Bin(b, 1/2) > b, which a 0 never sends."""
+    """Return the probability that the shuffler is sure of a bit: c + Bin(b, 1/2) > b."""
     k, b = int(noise.scale), 0 if coins == "mixer" else noise.trials
     return 1.0 if k > b else float(special.betainc(b - k + 1.0, float(k), 0.5))  # P(Bin(b, 1/2) > b - k)

@@ -46,11 +46,11 @@ class LocalUnit(BatchProtocol):
 
         estimate = n c + (r/m) sum_i u_i,      E|error|^2 = sum_i (r^2 / m^2 - |x_i - c|^2),      m = E<u, u0>
 
-    Noise: `std` is sqrt(n) r / (m sqrt(dim)); its square bounds the mean variance of the coordinates. `std_along`
-    bounds the standard deviation in any one direction, which depends on the statistics.
+    The square of `std` bounds the mean variance of the coordinates. `std_along` bounds the standard deviation in any
+    direction.
 
     Privacy: each message is pure epsilon-DP on its own; the accountant composes several. References: Bhowmick et al.
-    2018; Asi, Feldman and Talwar 2022; calibration.md D.
+    2018; Asi, Feldman and Talwar 2022; proofs.md D.
 
     Parameters
     ----------
@@ -90,7 +90,6 @@ class LocalUnit(BatchProtocol):
 
     @cached_property
     def mechanism(self) -> PrivUnit:
-        """Sampler and price of one direction."""
         return PrivUnit(
             cosine=self.cosine, chance=self.chance, candidates=self.candidates, dim=self.domain.dim, steps=self.steps
         )
@@ -128,16 +127,16 @@ class LocalUnit(BatchProtocol):
         return ReleaseCost(words=3 * users * self.candidates * pairs, numbers=users * self.domain.dim)
 
     def std(self, users: int) -> float:
-        """Return sqrt(users) r / (m sqrt(dim)), the root of a bound on the mean variance of the sum's coordinates."""
+        """Return sqrt(users) r / (m sqrt(dim))."""
         return self._std(users, self.mechanism.variance)
 
     def std_along(self, users: int) -> float:
-        """Return sqrt(users) r sqrt(E<u, u0>^2) / m, a bound in any direction for statistics that all lie along it."""
+        """Return sqrt(users) r sqrt(E<u, u0>^2) / m, a bound in any direction."""
         return self._std(users, self.mechanism.most_variance)
 
     @property
     def length(self) -> float:
-        """r/m, the distance of the estimate from one direction to the centre."""
+        """Return r/m, one estimate's distance from the centre."""
         return self.domain.ball[1] / self.mechanism.lean
 
     def _std(self, users: int, variance: float) -> float:
@@ -163,7 +162,6 @@ class DirectionMixer(GatheringMixer):
         return math.ceil(LARGEST_NORMAL * self.steps)
 
     def check_range(self, messages: Messages) -> None:
-        """Refuse integers that no device draws."""
         if messages.dtype != np.int64:
             raise InvalidStatistic("messages", messages, "64-bit integers")
         wrong = (messages > self.largest) | (messages < -self.largest)
@@ -185,7 +183,6 @@ class DirectionSumAnalyzer(Analyzer):
         return state, self.estimate(high + rest, view.users)
 
     def estimate(self, leaning: Floats, users: int) -> Estimate:
-        """Estimate the sum from a sum of unit vectors, (..., dim)."""
         centre, radius = self.domain.ball
         total = users * centre + radius / self.mechanism.lean * leaning
         return Estimate(total=total, count=users, variance=users * radius**2 * self.mechanism.variance)
@@ -199,8 +196,8 @@ def sample_directions(statistic: Statistic, event: CapEvent, source: NoiseSource
 
         u = T u0 + sqrt(1 - T^2) v,     v uniform among the unit vectors across u0
 
-    T is drawn by inversion, given that it is inside the cap or outside. Steps of candidates are left out; they change
-    no probability by more than the share that `bound_cap_mass` allows. Users are drawn one by one, some at a time.
+    T is drawn by inversion, given whether it is inside the cap. Leaving out steps of candidates changes no probability
+    by more than the share that `bound_cap_mass` allows.
     """
     drawn = (
         _sum_directions(rows, statistic.domain, event, source)
@@ -211,7 +208,6 @@ def sample_directions(statistic: Statistic, event: CapEvent, source: NoiseSource
 
 
 def _sum_directions(rows: Floats, domain: Domain, event: CapEvent, source: NoiseSource) -> Floats:
-    """Draw the sum over some users, (..., some, dim) -> (..., dim)."""
     centre, radius = domain.ball
     units, lengths = split_length((rows - centre) / radius)
     coins = source.uniform((*lengths.shape, 2))
@@ -225,7 +221,7 @@ def _sum_directions(rows: Floats, domain: Domain, event: CapEvent, source: Noise
 
 
 def cosine_from_uniform(uniform: Floats, event: CapEvent) -> Floats:
-    """Return T by inversion: below p inside the cap, where P(T >= t) runs from 0 to q; beyond it from q to 1."""
+    """Return T by inversion: below p inside the cap, where P(T >= t) runs from 0 to q."""
     q, p = prices.cap_moments(event.dim, event.cosine).mass, prices.probability_inside(event)
     inside = uniform < p
     beyond = np.where(inside, uniform / p * q, q + (uniform - p) / (1 - p) * (1 - q))  # P(T >= t)
@@ -235,7 +231,7 @@ def cosine_from_uniform(uniform: Floats, event: CapEvent) -> Floats:
 
 
 def _iterate_rows(statistic: Statistic) -> Iterator[Floats]:
-    """Yield the rows of some users at a time, (..., some, dim); repeat a row that several users share."""
+    """Yield some users' rows at a time; repeat shared rows."""
     values, lead = statistic.values, statistic.values.shape[:-2]
     some = max(1, _AT_ONCE // (statistic.domain.dim * max(1, math.prod(lead))))
     if statistic.counts is None:
@@ -253,9 +249,9 @@ def _iterate_rows(statistic: Statistic) -> Iterator[Floats]:
 
 
 def calibrate_cap(domain: Domain, budget: Budget, participations: int) -> tuple[PrivUnit, float]:
-    """Find the best direction for the largest epsilon that meets the budget, and the delta of the guarantee.
+    """Find the best direction for the largest epsilon that meets the budget, and the stated delta.
 
-    The accountant prices directions by their pure epsilon alone, so the search runs over plain pure events.
+    The accountant prices directions by pure epsilon alone, so the search uses plain pure events.
     """
     check_domain(domain)
     epsilon = largest_epsilon(_pure, budget, participations, least=LEAST_CAP, most=LARGEST_CAP)
@@ -266,7 +262,7 @@ def calibrate_cap(domain: Domain, budget: Budget, participations: int) -> tuple[
 
 
 def cap_for_std(domain: Domain, std: float) -> PrivUnit:
-    """Return the most private direction whose report has at most this standard deviation."""
+    """Return the most private direction of at most this std."""
     check_direction_dim(check_domain(domain).dim)
     radius, wanted = domain.ball[1], validation.positive("std", std)
 
