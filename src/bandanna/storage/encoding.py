@@ -135,7 +135,7 @@ def count_registrations() -> int:
 
 
 def dataclasses_in(*hints: Any) -> dict[str, type]:
-    """Return the dataclasses in values of declared types, by their stored names.
+    """Return the dataclasses in declared types by their stored names.
 
     A dataclass without a name is refused, a subclass without one left out.
 
@@ -365,12 +365,12 @@ def check_readable(fits: Any, fault: str) -> None:
 
 
 def is_hex(text: Any, length: int) -> bool:
-    """Return whether a text is `length` hexadecimal digits."""
+    """Return whether a text is so many hexadecimal digits."""
     return isinstance(text, str) and len(text) == length and _HEX.fullmatch(text) is not None
 
 
 def check_source(source: Any) -> None:
-    """Raise Unreadable for a state that NumPy's generator cannot have."""
+    """Raise Unreadable for a state that no NumPy generator has."""
     known = matches_type(source, dict[str, Any]) and source.get("bit_generator") == "PCG64"
     check_readable(known, "an unknown generator")
     check_readable(set(source) == {"bit_generator", "state", "has_uint32", "uinteger"}, "a generator without its parts")

@@ -94,7 +94,7 @@ def secure_private_file(path: Path) -> bool:
 
 
 def check_regular_file(path: Path) -> None:
-    """Raise BandannaError if a path is a link, folder, pipe or device."""
+    """Raise BandannaError if a path exists but is no regular file."""
     try:
         found = os.lstat(path)
     except FileNotFoundError:

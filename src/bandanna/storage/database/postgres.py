@@ -154,7 +154,7 @@ class PostgresConnection(DatabaseConnection):
     def begin(self, *, writing: bool, claimed: bool = False) -> int | None:
         """Begin a transaction. A writer takes its lock first, so it sees earlier writers' commits.
 
-        The generation needs no lock of its own, because a claim is a write too.
+        The generation needs no lock: a claim is a write too.
         """
         with _translate_errors(self._name):
             if self._sql.pgconn.transaction_status != TransactionStatus.IDLE:  # an interrupt has left it
