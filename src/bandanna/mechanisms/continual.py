@@ -56,10 +56,7 @@ def advance_blt(factorisation: BLT, state: BLTState, value: Pair, release: Calla
 
 
 def compute_decay_modes(factorisation: BLT) -> tuple[Array, Array]:
-    """Return a and r, (n + 1,), of b_k = sum_i a_i r_i^k, the entries of B.
-
-    r = (1, theta_hat), a_i = w_hat_i / (1 - theta_hat_i), a_0 = 1/C(1).
-    """
+    """Return a and r, (n + 1,), of b_k = sum_i a_i r_i^k, the entries of B."""
     rate, rate_hat = 1 - np.asarray(factorisation.theta), 1 - np.asarray(factorisation.theta_hat)
     a = np.append(np.prod(rate / rate_hat), factorisation.inverse_weights / rate_hat)
     return a, np.append(1.0, factorisation.theta_hat)
@@ -105,7 +102,7 @@ def blt_noise_blocks(factorisation: BLT, draw: Callable[[int], Array]) -> Iterat
 def _decay_buffers(factorisation: BLT, state: BLTState, value: Pair) -> tuple[Array, Array, Pair]:
     """Return s_i <- theta_i s_i + x_t, and (C x)_t = x_t + sum_i w_i s_i of the old ones, as pairs of floats.
 
-    The price assumes linear C x; rounding errors of floats would add up over 1/(1 - theta_i) steps.
+    The price assumes linear C x; errors of floats would add up.
     """
     factors = np.stack([factorisation.theta, factorisation.weights])  # (2, n)
     sums, carry = state.sums[..., None, :], state.carry[..., None, :]  # (*R, dim, 1, n)
@@ -170,14 +167,10 @@ State = BLTState | TreeState
 class ContinualGaussian:
     """Releases y = C x + z with z_i ~ N(0, std^2) as the stream x arrives, and estimates every prefix sum by B y.
 
-    Privacy: everything computed from y is mu-GDP for the replacement of one user, with
-
-        mu = Delta C.sensitivity(M0) / std                                                  (ideal noise, grid = 0),
-
-    also if elements are chosen after seeing earlier releases (Denisov et al. 2022). With grid > 0 the accountant adds
-    the rounding to the sensitivity. The state holds raw sums: publish prefixes, never states. The caller clips: this
-    class relies on `sensitivity`. Sums are pairs of floats (`numeric.exact_sums`), because the price takes C x as
-    computed exactly.
+    Privacy: everything computed from y is mu-GDP for the replacement of one user, with mu = Delta C.sensitivity(M0) /
+    std for ideal noise, also if elements are chosen after seeing earlier releases. With a grid the accountant adds the
+    rounding to the sensitivity. The state holds raw sums: publish prefixes, never states. The caller clips: this class
+    relies on `sensitivity`. The price needs exact sums (`numeric.exact_sums`).
 
     Parameters
     ----------
@@ -232,10 +225,11 @@ class ContinualGaussian:
 
     @cached_property
     def variances(self) -> NDArray[np.float64]:
+        """`prefix_variance` of every step."""
         return self.prefix_variance(np.arange(1, self.factorisation.horizon + 1))
 
     def prefix_variance(self, steps: ArrayLike) -> NDArray[np.float64]:
-        """Return the variance of each coordinate's noise in the prefix sums at the (1-based) steps."""
+        """Return the noise variance per coordinate of the prefix sums at (1-based) steps."""
         return np.asarray((self.std * self.factorisation.prefix_std(steps)) ** 2)
 
     def begin(self, replicates: tuple[int, ...] = ()) -> State:
@@ -248,13 +242,8 @@ class ContinualGaussian:
     ) -> tuple[State, NDArray[np.float64]]:
         """Take the next element, (*R, dim); return the next state and the noisy prefix sum, (*R, dim).
 
-        The given state is not changed. Stepping twice from one state would release the same data twice, with fresh
-        noise.
-
-        Parameters
-        ----------
-        value, rest
-            The element, and the rest of an exact sum beyond its float.
+        Stepping twice from one state would release the same data twice, with fresh noise. `rest` is the rest of an
+        exact sum beyond the float `value`.
         """
         if state.step >= self.factorisation.horizon:
             allowed, hint = f"at most the horizon {self.factorisation.horizon}", "The noise is priced for no more steps"
@@ -272,10 +261,7 @@ class ContinualGaussian:
         return source.gaussian(centre, std=self.std, grid=self.spacing)
 
     def prefix_noise(self, source: NoiseSource, replicates: tuple[int, ...] = ()) -> Iterator[NDArray[np.float64]]:
-        """Yield the noise of the prefix sums, step by step, distributed as by `step`.
-
-        It simulates a fast source, which ignores the grid; a secure source is refused.
-        """
+        """Yield the noise of the prefix sums, step by step, distributed as by `step`; a secure source is refused."""
         for block in self.noise_blocks(source, replicates):
             yield from np.moveaxis(block, -2, 0)
 

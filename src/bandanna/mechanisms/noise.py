@@ -49,7 +49,7 @@ class Mechanism(ABC):
     """Adds noise to a vector once, and states what that release is.
 
     `release` takes (..., dim) and adds fresh noise to every entry: leading axes are replicates, and each replicate is
-    one event. A mechanism with a malformed event cannot be built.
+    one event.
     """
 
     dim: int
@@ -99,8 +99,7 @@ class GaussianMechanism(Mechanism):
         release = x + N(0, std^2 I)                                                         (fast source)
 
     Privacy: mu = sensitivity / std in Gaussian DP for the ideal (grid = 0). The grid adds grid sqrt(dim) to the
-    sensitivity; the event charges this for both sources. References: Balle and Wang 2018 (exact profile); Canonne,
-    Kamath and Steinke 2020 (discrete Gaussian).
+    sensitivity; the event charges this for both sources.
 
     Parameters
     ----------
@@ -156,8 +155,7 @@ class DiscreteGaussianMechanism(Mechanism):
 
         release = x + Z,   P(Z_k = j) = exp(-j^2 / (2 std^2)) / sum_i exp(-i^2 / (2 std^2))
 
-    Privacy: rho = shift^2 / (2 std^2) zCDP. It is not exactly Gaussian DP. Reference: Canonne, Kamath and Steinke 2020,
-    Theorem 4 (privacy), Algorithm 3 (sampler).
+    Privacy: rho = shift^2 / (2 std^2) zCDP. It is not exactly Gaussian DP.
 
     Parameters
     ----------
@@ -203,8 +201,7 @@ class LaplaceMechanism(Mechanism):
         release = g (round(x / g) + Z),   Z_k ~ discrete Laplace(scale / g) independent     (secure source)
         release = x + Laplace(scale)                                                        (fast source)
 
-    Privacy: epsilon = (sensitivity + grid dim) / scale, pure. Reference: Dwork, McSherry, Nissim and Smith 2006; Ghosh,
-    Roughgarden and Sundararajan 2009 (discrete form).
+    Privacy: epsilon = (sensitivity + grid dim) / scale, pure.
 
     Parameters
     ----------
@@ -252,7 +249,7 @@ class DiscreteLaplaceMechanism(Mechanism):
 
         release = x + Z,   P(Z_k = j) = (1 - q) / (1 + q) q^|j|,   q = exp(-1 / scale)
 
-    Privacy: epsilon = shift / scale, pure. Reference: Ghosh, Roughgarden and Sundararajan 2009.
+    Privacy: epsilon = shift / scale, pure.
 
     Parameters
     ----------
@@ -329,6 +326,7 @@ class BinomialMechanism(Mechanism):
 
     @property
     def mean(self) -> float:
+        """The mean of the noise, trials probability."""
         return self.trials * self.probability
 
     @property
@@ -357,7 +355,7 @@ class RandomizedResponse(Mechanism):
     One coin of 53 binary places rounds x to a bit without bias and randomizes it; 1 - q is rounded up to these places.
 
     Privacy: pure epsilon for each number, dim epsilon for all `dim` of a user. The answer to a bit is "x + Z >= 1" with
-    Z two-sided geometric, P(Z >= 0) = q, so the event is that release. Reference: Warner 1965.
+    Z two-sided geometric, P(Z >= 0) = q, so the event is that release.
     """
 
     epsilon: float
@@ -389,7 +387,6 @@ class RandomizedResponse(Mechanism):
 
     @property
     def variance(self) -> float:
-        """q (1 - q) / (2q - 1)^2, the variance of a bit's answer after `decode`."""
         return self.lie * (1 - self.lie) / self.truth**2
 
     def chance(self, value: Floats) -> Floats:
@@ -418,11 +415,10 @@ class PrivUnit(Mechanism):
         u0 = +-w/|w|, E u0 = w;     u uniform in the cap <u, u0> >= cosine with probability p, else outside of it
         E u = m u0,     E|u/m - w|^2 = 1/m^2 - |w|^2
 
-    A device draws N candidates, Gaussian vectors in whole steps, whatever its data, and sends the first on the chosen
-    side (`CapRandomizer`); p follows from `chance` and `candidates`.
+    A device draws N candidates, whatever its data, and sends the first on the chosen side (`CapRandomizer`); p follows
+    from `chance` and `candidates`.
 
     Privacy: pure, p (1-q) / ((1-p) q) <= e^epsilon for a cap of mass q; steps are in the price (proofs.md D).
-    References: Bhowmick, Duchi, Freudiger, Kapoor and Rogers 2018; Asi, Feldman and Talwar 2022.
     """
 
     cosine: float

@@ -1,7 +1,6 @@
 """Compiled kernels: loops for rounds that depend on the last one, compiled by Numba if it is installed (`fast`).
 
-A kernel is a plain function of arrays: random draws go in, actions come out. The NumPy code stays the reference and
-handles rare cases. BANDANNA_KERNELS=off does without Numba.
+The NumPy code stays the reference and handles rare cases. BANDANNA_KERNELS=off does without Numba.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Sums of floats that do not depend on their order, run-length lists of batch sizes, and sums of blocks of a tree.
 
 Rounding errors of plain sums grow like n^2, so one replaced user can move a sum by more than the domain allows
-(Casacuberta, Shoemate, Vadhan and Wagaman 2022). So a sum is a pair of floats, `high` and the `rest`, together about
-106 bits, and integer noise is added to the grid point nearest to the pair. Operations on pairs are exact or wrong by
-some parts in 2^100.
+(Casacuberta, Shoemate, Vadhan and Wagaman 2022). A sum is therefore a pair of floats, `high` and `rest`, of about 106
+bits. Operations on pairs are exact to some parts in 2^100.
 """
 
 from __future__ import annotations
@@ -244,7 +243,6 @@ def compute_prefixes(blocks: Sequence[Floats], degrees: Sequence[int]) -> Floats
 
 
 def _extend_prefixes(total: Floats, blocks: Floats, degree: int) -> Floats:
-    """Return the parents' total plus the blocks in the open parent, after 0, 1, ... blocks."""
     *shape, count, dim = blocks.shape
     parents = count // degree
     after = np.empty((*shape, count + 1, dim))

@@ -208,7 +208,6 @@ def estimate_from_exact_sums(
 
 @jit_internal
 def _positive_inverse(a: Floats, column: Floats) -> bool:
-    """Invert in place from above the diagonal; return False if a pivot is not positive."""
     d = len(a)
     for k in range(d):
         if not a[k, k] > 0:
@@ -309,7 +308,7 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 @jit
 def find_largest(values: Floats) -> float:
-    """Return the largest value; eight at a time, comparisons do not wait for each other."""
+    """Return the largest value, eight at a time for speed."""
     n, p = len(values), values[0]
     p0 = p1 = p2 = p3 = p4 = p5 = p6 = p7 = p
     for k in range(7, n, 8):
@@ -400,9 +399,8 @@ def optimist(
 ) -> int:
     """Run rounds `begin` to `end` of one seed after the other: estimate, choose, observe, add, release.
 
-    Returns DONE, or INDEFINITE or OUTSIDE: the matrix, or an arm of the round at `place`, has to be repaired first. The
-    NumPy code is `Confidence.estimate` or `Ellipsoid.estimate`, `compute_optimistic_scores`, `linalg.find_best_arms`
-    and `LinearReport.pack`; estimates and indices differ by some units in the last place.
+    Returns DONE, or INDEFINITE or OUTSIDE: the matrix, or an arm of the round at `place`, has to be repaired first.
+    Estimates and indices differ from those of the NumPy code by some units in the last place.
     """
     seeds, blocks, n_arms, d = arms.shape
     fresh, exact, pairs = blocks > 1 or end - begin == 1, noise.size == 0, d * (d + 1) // 2

@@ -32,9 +32,8 @@ def find_greatest(meets: Callable[[float], bool], low: float, high: float, *, re
 def find_crossing(excess: Callable[[float], float], low: float, high: float, *, relative: float = 1e-12) -> float:
     """Return the smallest x in [low, high], 0 < low, from which a decreasing function is at most 0, as at `high`.
 
-    False position on log x with the Illinois rule, and a bisection after three steps that have not halved the interval.
-    The function must be smooth. The returned x is at most a factor 1 + relative too large, and has few digits if it
-    can.
+    False position on log x with the Illinois rule and bisection. The function must be smooth. The returned x is at most
+    a factor 1 + relative too large, and has few digits if it can.
     """
     above, below, side, widths = excess(low), excess(high), 0, [math.inf] * 3
     if above <= 0:

@@ -38,8 +38,7 @@ _LARGEST_PURE = 600.0  # pure epsilon of one event; what is larger is priced by 
 def composed_delta(counts: Counter[events.Event], epsilon: float, tail: float) -> float:
     """Return delta at `epsilon` of all events together, spending about `tail` of total-variation mass.
 
-    Each event is replaced by a pair that dominates it, all Gaussian prices by one Gaussian. The pairs' loss
-    distributions are convolved (dp-accounting).
+    Each event is replaced by a pair that dominates it; dp-accounting convolves the pairs' loss distributions.
     """
     rounded = 10.0 ** math.floor(math.log10(tail))  # neighbouring epsilons share one composition
     total, spent = _compose(tuple(counts.items()), rounded)
@@ -302,7 +301,6 @@ def _delta_near(event: events.Event, epsilon: float, target: float) -> float:
 
 
 def _shuffled_batches(counts: Counter[events.Event]) -> tuple[events.ShuffledGaussianEvent, int] | None:
-    """Return the only kind of shuffled batches and their number, or None."""
     ((atom, times), *others) = counts.items()
     return (atom, times) if not others and isinstance(atom, events.ShuffledGaussianEvent) else None
 
@@ -358,10 +356,9 @@ SEPARATOR = "\x1f"  # in the names of tasks that are parts of alternatives: task
 
 
 def iterate_alternatives(tasks: Mapping[str, EventCounts]) -> Iterator[dict[str, EventCounts]]:
-    """Yield the tasks that one user can be in: one alternative of each set.
+    """Yield the tasks that one user can be in: one alternative of each set; the dearest counts.
 
-    A user is in one of the alternatives, and the dearest counts. A user who changes alternatives between neighbouring
-    worlds costs no more if reports lie in a ball around 0 (proofs.md 0.4); the caller checks that
+    Changing alternatives costs no more for reports in a ball around 0 (proofs.md 0.4), which the caller checks
     (`policies.base.check_group`).
     """
     families: dict[str, dict[str, list[str]]] = {}

@@ -55,10 +55,7 @@ def spread_on_lattice(mu: float, epsilon: float) -> Lattice:
 
 
 def spread_on_lattices(mu: float, epsilon: ArrayLike) -> Lattice:
-    """Spread s - tau under (R + S)/2 over a lattice, by the mass and the mean of each cell (proofs.md B.2).
-
-    The upper point of a cell [a, a + h] of s gets (R(cell) (1 - a) - S(cell) (1 + a)) / (2 h).
-    """
+    """Spread s - tau under (R + S)/2 over a lattice, by the mass and the mean of each cell (proofs.md B.2)."""
     tau, step = np.tanh(np.asarray(epsilon) / 2)[..., None], math.tanh(mu / 2) / _FINENESS  # (..., 1)
     end = math.tanh(mu * (_REACH + mu / 2) / 2)
     first, last = np.floor((-end - tau) / step), np.ceil((end - tau) / step)
@@ -89,14 +86,12 @@ def _cells(edges: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def stop_loss(*, users: int, chance: float, mu: float, epsilon: float) -> float:
-    """Return an upper bound on E (m - tanh(epsilon/2))+ (Theorem B, proofs.md B.1).
+    """Return an upper bound on E (m - tau)+, tau = tanh(epsilon / 2), for delta = (1 + e^epsilon) E (m - tau)+ (Theorem
+    B).
 
     m is the mean of C + 1 independent s = tanh(log(R/S) / 2) under (R + S)/2, C ~ Bin(n - 1, p), R and S the user's two
-    laws. Then delta = (1 + e^epsilon) E (m - tau)+, tau = tanh(epsilon / 2), and with coins b_i of chance p
-
-        E (m - tau)+ = E (Y)+ / (n p),      Y = sum_i b_i (s_i - tau).
-
-    E (Y)+ is bounded on a lattice h Z by N values of the moment generating function (`TiltCircle`, proofs.md B.2).
+    laws. The bound is E (Y)+ / (n p), Y = sum_i b_i (s_i - tau) with coins b_i of chance p, on a lattice (proofs.md
+    B.1, B.2).
     """
     grid = spread_on_lattice(mu, epsilon)
     x = np.asarray(grid.step * grid.places, dtype=np.float64)
@@ -174,10 +169,7 @@ class TiltCircle:
 def bound_rounding(
     theta: ArrayLike, step: float, points: int, users: int, share: ArrayLike, tilted: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Bound rounding errors and faint terms in units of K(theta)^n (proofs.md B.2).
-
-    With eta the relative error of K: (n eta e^(n eta) + e^-45) times the sum of |(h/2)^2 / sinh^2|.
-    """
+    """Bound rounding errors and faint terms in units of K(theta)^n (proofs.md B.2)."""
     theta = np.asarray(theta)
     norm = math.sqrt(points) * np.linalg.norm(tilted, axis=-1) / tilted.sum(axis=-1)
     eta = share * (_WEIGHTS + 5 * _UNIT * math.log2(points) * norm) + 8 * _UNIT
@@ -326,9 +318,8 @@ def blanket_losses(
 ) -> LossDistribution:
     """Return privacy losses that dominate one report among `users`, at `mu` = Delta_2 / sigma (proofs.md B.2).
 
-    Losses are multiples k g of g, the `discretization` (by default a tenth of their standard deviation). The bound E (m
-    - tau)+ of `stop_loss` is convex in tau; its chords between tau_k = tanh(k g / 2) belong to a dominating m on these
-    knots. m has the mass v_k at tau_k and at -tau_k, so the loss k g has v_k (1 + tau_k).
+    Losses are multiples k g of g, the `discretization`, by default a tenth of their standard deviation. m is on the
+    knots tau_k = tanh(k g / 2); its mass v_k at tau_k and at -tau_k gives the loss k g the mass v_k (1 + tau_k).
     """
     users, local = validation.integer("users", users), validation.positive("local_epsilon", local_epsilon)
     coarse = float(loss_std(users=users, local_epsilon=local, mu=validation.positive("mu", mu))) / _RETURNING_FINENESS
@@ -387,7 +378,6 @@ def _knots(step: float, stride: int, end: float) -> Iterator[int]:
 
 
 def _convex_minorant(x: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[list[float], list[float]]:
-    """Return the vertices of the greatest convex function below the points."""
     vertices = [(0.0, 0.0)]
     for point in zip(x.tolist(), y.tolist(), strict=True):
         while len(vertices) > 1:

@@ -254,10 +254,10 @@ class BinomialNoise:
 def binomial_noise(
     *, sensitivity: float, reach: float, dim: int, users: int, budget: Budget, participations: int = 1
 ) -> BinomialNoise:
-    """Return the least noise for batches of `users`, for a user in at most `participations` of them.
+    """Return the least noise for batches of `users`, for a user in at most `participations` of them (proofs.md A.4).
 
-    `sensitivity` is the l2 diameter of the domain, `reach` its largest coordinate range. The lattice of proofs.md A.4
-    is refined until the sum's std is within 2 % of the central Gaussian's.
+    `sensitivity` is the l2 diameter of the domain, `reach` its largest coordinate range. The sum's std is within 2 % of
+    the central Gaussian's.
     """
     budget = _require_bounded_support(budget)
     sensitivity, reach = validation.positive("sensitivity", sensitivity), validation.positive("reach", reach)
@@ -300,7 +300,6 @@ def _require_bounded_support(budget: Budget) -> ApproxDP:
 
 
 def _scales(sensitivity: float, dim: int, users: int, central: float, *, composed: bool) -> Iterator[float]:
-    """Yield lattices to try, coarsest first; composed prices include rounding and start finer."""
     first = max(5 * math.sqrt(dim) / sensitivity, 5 * math.sqrt(users) / central, math.sqrt(375) / central)
     if composed:
         first = max(first, 240 / sensitivity)
@@ -318,7 +317,6 @@ def _least_trials(
     budget: ApproxDP,
     participations: int,
 ) -> BinomialNoise | None:
-    """Return the least b on this lattice, or None beyond 1.02 times the central std."""
     most = int(((_OVERHEAD * central * scale) ** 2 - users / 4) * 4 / users)
     unit = max(1, most // 4000)  # a step of 1/4000 in b is 0.0125 % in std
 
@@ -379,7 +377,7 @@ def bit_noise(*, users: int, budget: Budget, participations: int = 1) -> Binomia
     """Return the least noise for batches of `users`, for a user in at most `participations` of them.
 
     A batch of B users sums to c (sum of bits) + Bin(B b, 1/2). Neighbours differ by exactly c, so the privacy profile
-    is exact (`binomial_delta`). Several copies c > 1 avoid rounding b up by much.
+    is exact.
     """
     budget = _require_bounded_support(budget)
     users, times = validation.integer("batch", users, least=2), validation.integer("participations", participations)
@@ -452,8 +450,8 @@ def _refusals_least(trials: int, probability: float) -> int:
 def likely_reach(dim: int) -> float:
     """Return the least t that one of `dim` standard normal numbers exceeds in size with P <= 2^-60, within 1e-9.
 
-    A discrete Gaussian of parameter s is beyond ceil(t s) with no greater probability, because P(Z >= m) <= P(N(0, s^2)
-    >= m - 1) (Canonne, Kamath and Steinke 2020, Proposition 25).
+    A discrete Gaussian of parameter s is beyond ceil(t s) with no greater probability (Canonne, Kamath and Steinke
+    2020, Proposition 25).
     """
     return float(-special.ndtri(_SIDE / dim)) * (1 + 1e-9)
 
@@ -488,8 +486,7 @@ _WORTH = 0.1  # share of the chance of exact candidates
 def best_cap(*, dim: int, epsilon: float) -> CapEvent:
     """Return the cosine, chance and number of candidates with the least variance among those that cost at most epsilon.
 
-    The search maximises m = E<u, u0> for exact candidates; the chance is then lowered until the price, steps included,
-    is met.
+    The search takes exact candidates; the chance is then lowered until the price, steps included, is met.
     """
     dim, epsilon = check_direction_dim(dim), validation.epsilon(epsilon)
     if not LEAST_CAP <= epsilon < math.inf:
@@ -537,8 +534,6 @@ def _best_cosine(dim: int, epsilon: float) -> float:
 
 
 def _largest_affordable(event: CapEvent, least: float, most: float, epsilon: float) -> float:
-    """Return the largest affordable chance from `least`, which reveals nothing, to `most`."""
-
     def chance(fraction: float) -> float:
         return math.floor((least + fraction * (most - least)) * COIN_PLACES) / COIN_PLACES
 
@@ -560,8 +555,7 @@ def paper_gaussian_std(*, sensitivity: float, budget: Budget, participations: in
     18].
 
     This and the functions below return the printed noise, and raise `OutsideTheorem` outside of a theorem's range.
-    References: [000] Chowdhury and Zhou, Shuffle private linear contextual bandits; [001] Li, Zhou and Ji, Distributed
-    linear bandits with differential privacy; [004] Azize and Basu, Concentrated DP for bandits.
+    docs/appendix/papers.md has the numbers of papers.
     """
     sensitivity = validation.positive("sensitivity", sensitivity)
     participations = validation.integer("participations", participations)

@@ -23,7 +23,7 @@ def largest_ratio(renyi: Callable[[float], float], *, relative: float) -> float:
     """Return an upper bound of sup_{alpha > 1} D_alpha / alpha, at most a factor 1 + `relative` above it.
 
     (alpha - 1) D_alpha is convex and D_alpha does not fall (van Erven and Harremoes 2014), which bounds the curve
-    between two orders. Intervals with a bound above the best value are halved.
+    between two orders.
     """
     top = renyi(math.inf)
     if top == 0 or math.isinf(top):
@@ -203,17 +203,14 @@ Wholes = NDArray[np.int64]
 class ExplicitPolicy:
     """A policy as the probability of every sequence of recommendations, given the questions and rewards so far.
 
-        View DP          neighbours are two lists of rewards r_1, ..., r_T that differ in one place
-        Table DP         neighbours are two tables of potential rewards x_{t,a} that differ in one row, a user's
-        Interactive DP   as Table DP, but an adversary answers each recommendation o_t by an arm q_t, and the
-                         policy learns x_{t,q_t}; the adversary sees the recommendations
-
-    The last of the T `rounds` has no reward. Reference: Azize and Basu 2024 [004], Definitions 2 to 4.
+    It computes View, Table and Interactive DP (docs/appendix/definitions.md). The last of the T `rounds` has no reward.
+    Reference: Azize and Basu 2024 [004], Definitions 2 to 4.
 
     Parameters
     ----------
     paths
-        P(o_1, ..., o_T | q_1, r_1, ..., q_{T-1}, r_{T-1}), axes (..., o_1, q_1, r_1, o_2, ..., r_{T-1}, o_T).
+        P(o_1, ..., o_T | q_1, r_1, ..., q_{T-1}, r_{T-1}), axes (..., o_1, q_1, r_1, o_2, ..., r_{T-1}, o_T), of
+        recommended arms o_t, arms q_t chosen by the adversary, and rewards r_t.
     replicates
         Number of leading axes, for many policies at once.
     """
@@ -319,7 +316,6 @@ class ExplicitPolicy:
 
     @cached_property
     def _played(self) -> tuple[list[Wholes], list[Wholes]]:
-        """Return every sequence of T arms as recommendations that are followed."""
         sequences = np.indices((self.arms,) * self.rounds).reshape(self.rounds, -1)
         return list(sequences), list(sequences[:-1])
 
@@ -345,6 +341,5 @@ def _table(round: int, rule: Any) -> Floats:
 
 
 def _neighbours(datasets: Wholes) -> Wholes:
-    """Return ordered pairs of rows that differ in at most one place: (2, pairs)."""
     apart = np.sum(datasets[:, None] != datasets[None], axis=-1)
     return np.array(np.nonzero(apart <= 1), dtype=np.int64)

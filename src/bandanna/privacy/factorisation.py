@@ -26,15 +26,16 @@ from bandanna.storage.encoding import stored_as
 
 @dataclass(frozen=True, kw_only=True)
 class Factorisation(ABC):
-    """A = B C with A the lower-triangular matrix of ones: all prefix sums of a stream of `horizon` elements.
+    """A = B C with A the lower-triangular matrix of ones: all prefix sums of a stream of `horizon` elements (proofs.md
+    C).
 
     The mechanism releases y = C x + z, z_i ~ N(0, std^2), and estimates the prefix sums A x by B y. For one element
     that changes by Delta in l2,
 
         price mu = Delta sensitivity() / std,       std of the prefix at step t = std prefix_std(t).
 
-    C is lower triangular, so the price holds if elements are chosen after seeing earlier releases (Denisov et al.
-    2022). M0 elements of one user move C x by at most Delta sensitivity(M0) (proofs.md C.1).
+    C is lower triangular, so elements may be chosen after seeing earlier releases. M0 elements of one user cost Delta
+    sensitivity(M0) / std.
     """
 
     horizon: int
@@ -119,10 +120,9 @@ def column_square(rate: Array, rate_hat: Array, horizon: int) -> Array:
 
 
 def columns_square(rate: Array, rate_hat: Array, horizon: int, count: int) -> float:
-    """Return the squared norm of the sum of C's first `count` <= horizon columns; above _STEPS of them, an upper bound.
+    """Return the squared norm of the sum of C's first `count` <= horizon columns (proofs.md C.1).
 
-    Row t < count holds 1 + sum_i w_i (1 + ... + theta_i^{t-1}), which grows with t; row t >= count holds sum_i w_i (1 +
-    ... + theta_i^{count-1}) theta_i^{t-count}.
+    Above _STEPS columns it is an upper bound.
     """
     if count == 1:
         return float(column_square(rate, rate_hat, horizon))
@@ -203,14 +203,10 @@ class BLT(Factorisation):
 
         C(x) = prod_i (1 - theta_hat_i x) / prod_i (1 - theta_i x),   1 >= th_1 > thh_1 > th_2 > ... > thh_n >= 0.
 
-    Interlacing makes all coefficients positive: c_k = sum_i w_i theta_i^{k-1} after c_0 = 1, and b_k = b_inf + sum_i
-    u_i theta_hat_i^k of B. The first column of C and the last row of B are the longest:
-
-        sensitivity^2 = sum_{k < T} c_k^2,      prefix_std(t)^2 = sum_{k < t} b_k^2.
-
-    Streaming: (C x)_t = x_t + sum_i w_i s_i, s_i <- theta_i s_i + x_t; C^{-1} the same with -w_hat_i and theta_hat_i.
-    Without buffers C = I. Reference: Dvijotham, McMahan, Pillutla, Steinke, Thakurta 2024, Efficient and Near-Optimal
-    Noise Generation for Streaming Differential Privacy; our own search finds the parameters.
+    Interlacing makes all coefficients of C and B positive (proofs.md C), c_k = sum_i w_i theta_i^{k-1} after c_0 = 1.
+    Without buffers C = I. Streaming: (C x)_t = x_t + sum_i w_i s_i, s_i <- theta_i s_i + x_t; C^{-1} the same with
+    -w_hat_i and theta_hat_i. Reference: Dvijotham, McMahan, Pillutla, Steinke and Thakurta 2024; our own search finds
+    the parameters.
     """
 
     theta: tuple[float, ...]
@@ -227,10 +223,9 @@ class BLT(Factorisation):
 
     @classmethod
     def optimal(cls, *, horizon: int, buffers: int = 4) -> BLT:
-        """Return the BLT with at most `buffers` buffers and the least unit_std() that the search finds; cached on disk.
+        """Return the BLT with the least unit_std() that the search finds; cached on disk.
 
-        At most T // 2 buffers are tried: n match 2n + 1 coefficients of the square root. Inside `use_factorisations` it
-        returns the given one.
+        It has at most `buffers` and at most T // 2 buffers. Inside `use_factorisations` it is the given one.
         """
         horizon, buffers = validation.integer("horizon", horizon), validation.integer("buffers", buffers)
         most = min(buffers, horizon // 2)
@@ -266,7 +261,6 @@ class BLT(Factorisation):
 
     @cached_property
     def _rates(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """1 - theta and 1 - theta_hat, exact for parameters above 1/2."""
         return 1 - np.asarray(self.theta), 1 - np.asarray(self.theta_hat)
 
     @cached_property
@@ -282,10 +276,6 @@ class BLT(Factorisation):
         return -residues(rate_hat, rate)
 
     def sensitivity(self, participations: int = 1) -> float:
-        """Return the norm of the sum of C's first columns, `participations` of them.
-
-        c_0 >= c_1 >= ..., so the first columns overlap most (proofs.md C.1).
-        """
         count = min(validation.integer("participations", participations), self.horizon)
         return math.sqrt(columns_square(*self._rates, self.horizon, count))
 
@@ -302,7 +292,7 @@ class BLT(Factorisation):
 
 @contextmanager
 def use_factorisations(factorisations: Iterable[BLT]) -> Iterator[None]:
-    """Make `BLT.optimal` return the one of these with the same horizon, if there is one, inside this context.
+    """Make `BLT.optimal` return the one of these with the same horizon, if any, inside this context.
 
     The search's last digits depend on the processor, but a moved stream must keep its factorisation.
     """
@@ -344,11 +334,7 @@ class BinaryTree(Factorisation):
         return self.horizon.bit_length()
 
     def sensitivity(self, participations: int = 1) -> float:
-        """Return sqrt(L) for one participation, else the largest move sqrt(sum_b n_b^2) of M elements, n_b in block b.
-
-        A level with blocks of w = 2^l elements adds at most q w^2 + r^2 with q w + r = M, or all that its blocks hold.
-        The first M elements reach it.
-        """
+        """Return sqrt(sum_b n_b^2), n_b of the first M elements in block b; sqrt(L) for M = 1 (proofs.md C.1)."""
         each, square = validation.integer("participations", participations), 0
         for level in range(self.levels):
             full, rest = divmod(min(each, self.horizon >> level << level), 1 << level)
@@ -363,7 +349,6 @@ class BinaryTree(Factorisation):
         return np.sqrt(total)
 
     def error(self) -> float:
-        """Return the largest over t <= T: T itself, or T with one of its bits cleared and every lower bit set."""
         cleared = [((self.horizon >> bit) ^ 1) << bit | (1 << bit) - 1 for bit in range(self.levels)]
         worst = [t for t in (self.horizon, *cleared) if 1 <= t <= self.horizon]
         return float(np.max(self.prefix_std(worst)))

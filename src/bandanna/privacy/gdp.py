@@ -65,7 +65,6 @@ def _mills(x: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _mills_slope(x: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return 1 - x Mills(x) without cancellation for large x."""
     beyond = x > 50.0
     if not beyond.any():
         return np.asarray(1 - x * _mills(x))

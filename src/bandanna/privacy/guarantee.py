@@ -187,16 +187,10 @@ def compute_guarantee(
     local: Event | None = None,
     exposed: float = 0.0,
 ) -> Guarantee:
-    """Return the guarantee to a user in at most `participations` releases.
+    """Return the guarantee, at this delta, to a user in at most `participations` releases.
 
-    Parameters
-    ----------
-    event
-        The price of one participation; of all of them if `composed` is False (a continual release).
-    delta
-        The delta at which epsilon is stated.
-    local
-        Shuffle models: a shuffler's view of one user in one batch.
+    `event` is the price of one participation, or of all if `composed` is False (a continual release). `local` is a
+    shuffler's view of one user in one batch.
     """
     whole = RepetitionEvent(event=event, times=participations) if composed else event
     left = None

@@ -74,6 +74,7 @@ class LedgerView:
 
     @property
     def releases(self) -> tuple[LedgerRelease, ...]:
+        """The releases, in order, as copies."""
         shown = (replace(one, task=one.task.replace(accountant.SEPARATOR, ", ")) for one in self._released)
         return deepcopy(tuple(shown))
 
@@ -144,7 +145,7 @@ class Ledger:
     and the request may be repeated.
 
     A user is in at most `participations` batches of a task. Without `members` the caller promises this; with them the
-    ledger counts and refuses. Tasks compose, because a user may be in all of them.
+    ledger counts. Tasks compose.
 
     Parameters
     ----------
@@ -253,6 +254,7 @@ class Ledger:
         return accountant.compute_spent(self.store.tasks(), self.participations, stated_delta(self.budget))
 
     def view(self) -> LedgerView:
+        """Return the public view, without the key, the fingerprints and the members."""
         return LedgerView.of(self.budget, self.participations, self.store.entries())
 
     def _check_budget(self, task: str, event: Event, tasks: dict[str, accountant.EventCounts]) -> None:

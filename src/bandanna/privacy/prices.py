@@ -107,18 +107,13 @@ def discrete_gaussian_law(std: float) -> LatticeLaw:
 def price_lattice_law(law: LatticeLaw, zmax: float) -> LatticePrice:
     """Return the price of log-concave noise on the integers by Theorem A (proofs.md A.2).
 
-    For a law Q with F(j) = Q(X < j), z_j = Phi^{-1}(F(j)), a cut `zmax`, and lo, hi the first and last j with |z_j| <=
-    zmax,
+    With F(j) = Q(X < j), z_j = Phi^{-1}(F(j)), and lo, hi the first and last j with |z_j| <= `zmax`,
 
         mu_1 = max_{lo < j <= hi} (z_j - z_{j-1}),        t = max(Phi(z_lo), Phi(-z_hi)).
 
     An integer shift v with max_k |v_k| <= hi - lo costs mu = mu_1 |v|_2 with tail D t, D the number of coordinates.
-
-    Above a standard deviation of 10000, points are grouped in blocks of w = std/1000, which overstates mu_1 by a factor
-    below 1 + 1e-3. Block sums of Q are bounded from below by the geometric chord. An increment z_{j+1} - z_j equals
-    Q(j)/phi(x) for some x between them; Q(j) lies below the extended chord of the block before, z_j below z_a + (j - a)
-    m for any bound m on the block's increments. The bound's logarithm is convex in j, so its maximum is at an end of
-    the block.
+    Above a standard deviation of 10000, points are grouped in blocks of w = std/1000, with block sums bounded from
+    below by the geometric chord; this overstates mu_1 by a factor below 1 + 1e-3.
     """
     width = math.floor(_BLOCK * law.std) if law.std > _DENSE else 1
     up_z, up_mass = _walk_side(law, zmax, width, +1)  # cuts at mode+1, mode+1+w, ...
@@ -144,6 +139,9 @@ def _steepest(z: Floats, log_mass: Floats, width: int) -> float:
         return float(np.max(np.diff(z)))
     start, reach = np.abs(z[:-1]), np.maximum(np.abs(z[1:]), np.abs(z[:-1]))
     log_root_tau = 0.5 * math.log(2 * math.pi)
+    # z_{j+1} - z_j = Q(j)/phi(x) for some x between them. Q(j) lies below the chord of the block before, extended, and
+    # z_j below z_a + (j - a) m for any bound m on the block's increments. The logarithm of that bound is convex in j,
+    # so its maximum is at an end of the block.
     bound = np.exp(log_mass[:-1] + 0.5 * reach**2 + log_root_tau)  # m: max Q / min phi over the block
     chord = np.append(0.0, np.diff(log_mass)[:-1] / width)  # of the block before; Q falls outwards
     for _ in range(2):  # a better bound m gives a better bound again
@@ -222,21 +220,18 @@ _CELLS, _TOGETHER = 2000, 16
 def composable_shift(shift: float, dim: int, tail: float) -> float:
     """Bound |v|_2 except with probability `tail` (proofs.md A.3b), for a release that will be composed.
 
-        |v|^2 <= R^2 + D/4 + (2 R + sqrt D) sqrt(log(1/tail)/2)
+        |v|^2 <= R^2 + D/4 + (2 R + sqrt D) sqrt(log(1/tail)/2),        R = s Delta_2
 
-    v is how far the encodings floor(s x + U) of two neighbours with the same U differ, R = s Delta_2, D the number of
-    coordinates.
+    v is how far the encodings of two neighbours differ, D the number of coordinates.
     """
     spread = (2 * shift + math.sqrt(dim)) * math.sqrt(math.log(1 / tail) / 2)
     return min(math.sqrt(shift**2 + dim / 4 + spread), shift + math.sqrt(dim))  # the latter always holds
 
 
 def expected_delta(epsilon: float, mu_unit: float, shift: float, dim: int) -> float:
-    """Bound E_v delta_G(epsilon; mu_1 |v|), for one release at one epsilon only (A.3); never to be composed.
+    """Bound E_v delta_G(epsilon; mu_1 |v|) (proofs.md A.3), for one release at one epsilon only; never to be composed.
 
-    The bound is the minimum over lambda of C(lambda) exp(lambda (R^2 + D/4) + lambda^2 (2 R + sqrt D)^2 / 8) with
-    C(lambda) = sup_q delta_G(epsilon; mu_1 sqrt q) e^{-lambda q}, bounded cell by cell. Its logarithm is convex in
-    lambda.
+    The bound is a minimum over lambda, with C(lambda) bounded cell by cell. Its logarithm is convex in lambda.
     """
     mean, width = shift**2 + dim / 4, 2 * shift + math.sqrt(dim)
     most = (shift + math.sqrt(dim)) ** 2  # |v| <= |s(x'-x)| + sqrt D always
@@ -376,8 +371,7 @@ def cap_mass(dim: int, cosine: Any) -> Any:
 def bound_cap_mass(event: events.CapEvent) -> tuple[float, float]:
     """Return bounds on the probability that a candidate is inside the cap, for any u0 (proofs.md D.3).
 
-    A candidate within one step of a Gaussian G is inside if T >= cosine + s/|G| and outside if T < cosine - s/|G|, s =
-    (1 + cosine) sqrt(dim) / steps. |G| is cut into classes, each priced at its shortest.
+    |G| is cut into classes, each priced at its shortest.
     """
     return _bound_mass(event.dim, event.cosine, event.steps)
 
@@ -396,13 +390,10 @@ def _bound_mass(dim: int, cosine: float, steps: int) -> tuple[float, float]:
 
 @lru_cache(maxsize=4096)
 def cap_epsilon(event: events.CapEvent) -> float:
-    """Return the log of the largest over the smallest density that any direction's message has at any point.
+    """Return the log of the largest quotient of two densities of a cap's message (proofs.md D.3).
 
-    Relative to one candidate's law, with Q the probability that it is inside the cap, c the chance, N candidates:
-
-        inside   c sum_{j<N} (1-Q)^j + (1-c) Q^(N-1),        outside   (1-c) sum_{j<N} Q^j + c (1-Q)^(N-1).
-
-    Q takes the ends of its range that make the quotient largest.
+    The densities inside and outside take those ends of the range of Q, the probability that a candidate is inside, that
+    make the quotient largest.
     """
     low, high = bound_cap_mass(event)
     if not 0 < low <= high < 1:
@@ -488,7 +479,6 @@ def compute_unrounded_share(event: events.Event, tail: float) -> float:
 
 
 def _measure_shift(event: events.GaussianEvent | events.ContinualEvent) -> tuple[float, int]:
-    """Return a user's l2 move of a release, and how many of its numbers move."""
     if isinstance(event, events.GaussianEvent):
         return event.sensitivity, event.dim
     factors, often = event.factorisation, event.participations

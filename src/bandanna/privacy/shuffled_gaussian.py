@@ -36,15 +36,14 @@ _GOLDEN = 0.3819660112501051  # (3 - sqrt 5) / 2
 
 @dataclass(frozen=True, kw_only=True)
 class ShuffledBatches:
-    """M shuffled batches of n users, the same user in each.
+    """M shuffled batches of n users, the same user in each (proofs.md B.1).
 
     With mu = 1 / scale, scale = sigma / Delta_2, p = e^-eps0 and delta0 = delta_G(eps0; mu), one batch of n users has
 
-        delta <= (1 + e^epsilon) E (m - tanh(epsilon/2))+ + (e^epsilon - 1 + 2 delta_G(epsilon; mu)) (n - 1) p delta0,
+        delta <= (1 + e^epsilon) E (m - tanh(epsilon/2))+ + (e^epsilon - 1 + 2 delta_G(epsilon; mu)) (n - 1) p delta0
 
-    M of them the delta of the M-fold composition and (1 + e^epsilon) M (n - 1) p delta0 (proofs.md B.1), for every eps0
-    > 0; without a shuffle delta <= delta_G(epsilon; sqrt(M) / scale). Every search returns a valid bound wherever it
-    ends.
+    for every eps0 > 0, and M of them the delta of the M-fold composition and (1 + e^epsilon) M (n - 1) p delta0.
+    Without a shuffle delta <= delta_G(epsilon; sqrt(M) / scale). Every search returns a valid bound.
     """
 
     users: int
@@ -289,9 +288,8 @@ def _vertex(places: tuple[float, float, float], values: tuple[float, float, floa
 def shuffled_gaussian_delta(*, std: float, sensitivity: float, users: int, epsilon: float, times: int = 1) -> float:
     """Return the least delta that we can prove at `epsilon` for a user in `times` shuffled batches of `users` each.
 
-    Each of n users reports x_i + N(0, sigma^2 I), |x_i - x_i'|_2 <= Delta_2; `ShuffledBatches` has the bound.
-    Reference: Balle, Bell, Gascon and Nissim 2019, The privacy blanket of the shuffle model, for the sum over n; the
-    mixture and its price are our own.
+    Each user reports x_i + N(0, sigma^2 I), |x_i - x_i'|_2 <= Delta_2; `ShuffledBatches` has the bound. Reference:
+    Balle, Bell, Gascon and Nissim 2019, for the sum over n; the mixture and its price are our own.
     """
     batches, scale = _read_batches(users, times), _read_scale(std, sensitivity)
     return batches.delta(scale, validation.non_negative("epsilon", epsilon))

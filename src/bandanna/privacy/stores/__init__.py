@@ -1,4 +1,4 @@
-"""Stores of a ledger: in memory, in an SQLite file, in an agent's journals, or in a party's database."""
+"""Stores of a ledger, in memory and in files."""
 
 from __future__ import annotations
 

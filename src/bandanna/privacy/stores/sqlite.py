@@ -270,7 +270,6 @@ class SQLiteStore(SQLiteFile, TableStore):
                 raise
 
     def _open(self, create: bool) -> None:
-        """Make the tables of a new file in one transaction."""
         if self._version() != VERSION and not self.read_only:
             self.alone(lambda: self._make(create))
         self._sql.execute("pragma journal_mode = truncate")
