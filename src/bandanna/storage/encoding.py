@@ -240,7 +240,6 @@ class Encoding:
             raise_without_context(Unreadable(str(error)))
 
     def encode(self, value: Any) -> Any:
-        """Return plain values for JSON."""
         if value is None or type(value) in (bool, int, str):
             return value
         if isinstance(value, float | np.floating):
