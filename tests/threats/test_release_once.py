@@ -200,7 +200,7 @@ def test_only_the_analyzers_own_signature_shows_that_it_was_restored(tmp_path: P
     task, secrets = task_of("one mixer")
     inside = Inside(task, secrets, tmp_path)
     processor, own = inside.processor, secrets["analyzer"].sign
-    first = loads(processor._told(processor.published))  # what the registrar has cosigned
+    first = loads(processor._sign_statement(processor.published))  # what the registrar has cosigned
     told = {"number": 7, "previous": "p", "chain": "c", "epoch": 7}
     invented: list[Any] = [
         None,

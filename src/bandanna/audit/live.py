@@ -114,7 +114,7 @@ class CanaryUsers(SimulatedUsers):
         self.right = 0
         self._both: tuple[Floats, Floats] | None = None
 
-    def told(self, view: CurrentPublication, rows: PlayedRounds) -> PlayedRounds:
+    def choose_rows(self, view: CurrentPublication, rows: PlayedRounds) -> PlayedRounds:
         """Put a canary into the batch, and keep the noiseless publication under either coin."""
         policy, episode = self.task.policy, view.episode()
         assert episode is not None

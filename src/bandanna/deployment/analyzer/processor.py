@@ -351,7 +351,7 @@ class BatchProcessor:
                 return not self.rolled_back
             self.check_claim()
             try:
-                status, answer = self._witness(self._told(pending))
+                status, answer = self._witness(self._sign_statement(pending))
             except RoleUnreachable:
                 return False
             said = answer if isinstance(answer, dict) else {}
@@ -361,7 +361,7 @@ class BatchProcessor:
                 self.check_rollback(said.get("witness"))
             return False
 
-    def _told(self, published: ServedPublication) -> bytes:
+    def _sign_statement(self, published: ServedPublication) -> bytes:
         document = loads(published.document)
         told = {name: document[name] for name in ("number", "previous", "epoch")} | {"chain": published.chain}
         return dumps({**told, "signature": self._sign("witness", dumps(told))})
@@ -382,12 +382,12 @@ class BatchProcessor:
         """Stop for good if this analyzer's key has signed a publication that is not in this history."""
         if not isinstance(witness, dict):
             return
-        told = {name: value for name, value in witness.items() if name != "signature"}
+        statement = {name: value for name, value in witness.items() if name != "signature"}
         own, signature = self.task.key("analyzer"), witness.get("signature")
-        if not verify(own, self.task.id, "witness", dumps(told), signature):
+        if not verify(own, self.task.id, "witness", dumps(statement), signature):
             return
         with self._database.reading() as rows:
-            self.rolled_back |= publication.read_chain(rows, int(told["number"])) != told["chain"]
+            self.rolled_back |= publication.read_chain(rows, int(statement["number"])) != statement["chain"]
 
     def _check_settled(self) -> None:
         """Refuse to continue from a publication that is not served."""

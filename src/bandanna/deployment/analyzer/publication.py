@@ -70,9 +70,9 @@ def read_history(rows: Transaction, after: int, most: int, last: int) -> list[di
             f"{query} limit ?", found[-1]["number"] if found else after, last, min(_PIECE, most - len(found))
         )
         for number, epoch, round_, outcome, chain, document in piece:
-            said = {name: _read_plain_field(document, name) for name in ("status", "spent")}
+            plain = {name: _read_plain_field(document, name) for name in ("status", "spent")}
             found.append(
-                {"number": number, "epoch": epoch, "round": round_, "outcome": outcome, "chain": chain, **said}
+                {"number": number, "epoch": epoch, "round": round_, "outcome": outcome, "chain": chain, **plain}
             )
             letters += len(document)
         if not piece:

@@ -110,14 +110,14 @@ class TrustedServerRunner:
     def _statistic(self, query: SumQuery, rows: PlayedRounds) -> Statistic:
         """Return the devices' statistics; a row that the policy cannot take counts as no answer."""
         try:
-            return self._told(query, rows)
+            return self._form_reports(query, rows)
         except Exception:
             wrong = self._find_bad_rows(query, rows, 0, rows.rewards.shape[0])
             if not wrong:
                 raise
-        return self._told(query, _blank_rows(self.policy, rows, wrong))
+        return self._form_reports(query, _blank_rows(self.policy, rows, wrong))
 
-    def _told(self, query: SumQuery, rows: PlayedRounds) -> Statistic:
+    def _form_reports(self, query: SumQuery, rows: PlayedRounds) -> Statistic:
         """Return the devices' statistics; raise an error for numbers that are not finite."""
         with np.errstate(all="ignore"):
             statistic = form_reports(self.policy, query, rows, self.coins)
@@ -126,7 +126,7 @@ class TrustedServerRunner:
 
     def _find_bad_rows(self, query: SumQuery, rows: PlayedRounds, begin: int, end: int) -> list[int]:
         try:
-            self._told(query, rows.at(slice(begin, end)))
+            self._form_reports(query, rows.at(slice(begin, end)))
         except Exception:  # of whatever kind: a row must not stop the others
             if end - begin == 1:
                 return [begin]
@@ -136,11 +136,11 @@ class TrustedServerRunner:
 
 
 def _blank_rows(policy: Policy[Any], rows: PlayedRounds, places: list[int]) -> PlayedRounds:
-    told = np.ones(len(rows.rewards), dtype=bool) if rows.answered is None else rows.answered.copy()
-    told[places] = False
-    there = told.reshape(-1, *(1,) * (rows.rewards.ndim - 1))
-    features = None if rows.features is None else np.where(told[:, None], rows.features, 0.0)
-    answered = rows.answered if policy.execution.retained_groups or policy.execution.has_several_queries else told
+    reported = np.ones(len(rows.rewards), dtype=bool) if rows.answered is None else rows.answered.copy()
+    reported[places] = False
+    there = reported.reshape(-1, *(1,) * (rows.rewards.ndim - 1))
+    features = None if rows.features is None else np.where(reported[:, None], rows.features, 0.0)
+    answered = rows.answered if policy.execution.retained_groups or policy.execution.has_several_queries else reported
     return replace(
         rows, rewards=np.where(there, rows.rewards, _neutral_reward(policy)), features=features, answered=answered
     )
@@ -264,12 +264,12 @@ def _check_users(views: Sequence[tuple[Any, ...]], parts: Sequence[Part], users:
 
     Views of streams cover all users so far and are compared with what their mixers hold.
     """
-    told = [[view.users for view in each] for each, part in zip(views, parts, strict=True) if part.stream is None]
-    if any(len(each) != 1 for each in told):
+    counts = [[view.users for view in each] for each, part in zip(views, parts, strict=True) if part.stream is None]
+    if any(len(each) != 1 for each in counts):
         raise UnusableBatch("a part of a round with other than one view")
     if parts[0].arm is not None:
-        told = [[sum(each[0] for each in told)]]
-    if any(each != [users] for each in told):
+        counts = [[sum(each[0] for each in counts)]]
+    if any(each != [users] for each in counts):
         raise UnusableBatch(f"views of other than the {users} users who were announced")
 
 

@@ -306,7 +306,7 @@ class LocalCollector:
     """The collector inside an analyzer that may see single reports: closed rounds go to the processor directly."""
 
     def __init__(self, processor: BatchProcessor, rows: Database, secrets: Secrets) -> None:
-        self._processor, self._told = processor, -1
+        self._processor, self._last_number = processor, -1
         task = processor.task
         self.collector = Collector(
             rows,
@@ -325,9 +325,9 @@ class LocalCollector:
     def plan(self) -> Plan | None:
         """Tell the collector about new publications."""
         number = self._processor.number
-        if number == self._told or self._processor.pending is not None:
+        if number == self._last_number or self._processor.pending is not None:
             return None
-        self._told = number
+        self._last_number = number
         return self._processor.now.batches, self._processor.running
 
     def forward(self, closed: ClosedRound) -> bytes | None:

@@ -269,11 +269,13 @@ class DocumentDevice(DeviceLogic):
         zero = self._nothing(slot, round_, source)
         try:
             with np.errstate(all="ignore"):
-                return self._body(slot, round_, self._told(zero, round_, slot, given, reward, source, coins)), None
+                return self._body(
+                    slot, round_, self._draw_messages(zero, round_, slot, given, reward, source, coins)
+                ), None
         except Exception as error:
             return self._body(slot, round_, zero), error
 
-    def _told(
+    def _draw_messages(
         self, zero: list[np.ndarray[Any, Any]], round_: int, slot: ReportSlot, given: PlayedArm, reward: float,
         source: NoiseSource, coins: DeviceRandomness,
     ) -> list[np.ndarray[Any, Any]]:  # fmt: skip

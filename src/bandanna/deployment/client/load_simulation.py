@@ -106,10 +106,10 @@ class HttpDeployment:
 
         def asked() -> list[ReportAnswer]:
             status, answer, _ = self._calls[self._task.collector].request("POST", path, content)
-            told = parse_answers(status, answer, len(reports))
-            if any(each.reason == "early" for each in told):
+            answers = parse_answers(status, answer, len(reports))
+            if any(each.reason == "early" for each in answers):
                 raise RoleUnreachable("the batch is not open yet")
-            return told
+            return answers
 
         made: list[ReportAnswer] = self._again(asked)
         return made
@@ -269,7 +269,7 @@ class SimulatedUsers:
                 seed.assigned(episode, episode.users) if isinstance(episode, AssignedArms) else seed.frozen(batch.slots)
             )
         self._note(rows)
-        rows = self.told(view, rows)
+        rows = self.choose_rows(view, rows)
         answering = self._draw_answering(batch.slots)
         self.account.dropped += int(np.sum(~answering))
         self._report(reporter, batch, 0, queries, tickets, rows, answering)
@@ -280,7 +280,7 @@ class SimulatedUsers:
             self._report(reporter, batch, number, view.queries(), tickets, rows, answering)
         return True
 
-    def told(self, view: CurrentPublication, rows: PlayedRounds) -> PlayedRounds:
+    def choose_rows(self, view: CurrentPublication, rows: PlayedRounds) -> PlayedRounds:
         """Return the rows that a batch's users report; an audit overrides this."""
         return rows
 
@@ -377,7 +377,7 @@ def summarize_users(crowd: SimulatedUsers) -> dict[str, Any]:
     """Return the totals of simulated users, for printing or JSON."""
     account = crowd.account
     latencies = account.latencies or [float("nan")]
-    told: dict[str, Any] = {
+    numbers: dict[str, Any] = {
         "users": account.users,
         "without report (dropout)": account.dropped,
         "without report (no batch)": account.unbatched,
@@ -394,7 +394,7 @@ def summarize_users(crowd: SimulatedUsers) -> dict[str, Any]:
         "regret of random play": round(crowd.random_play, 2),
         "seconds": round(account.seconds, 1),
     }
-    return told
+    return numbers
 
 
 def describe_missing_users(account: SimulationTotals) -> str:

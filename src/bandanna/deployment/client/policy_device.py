@@ -68,10 +68,10 @@ class BodyEncoder:
         wanted = self.batch.rounds[round_]
         if self._of_rows(round_):
             return wanted.parts[0].to_bytes(np.zeros(wanted.parts[0].length))
-        told = [
+        messages = [
             query.protocol.device.zero(source)[0] for query in queries[: len(wanted.own)]
         ]  # the same whatever the arm
-        return self._body(round_, told, ticket)
+        return self._body(round_, messages, ticket)
 
     def report(self, ticket: Ticket, round_: int, version: int, body: bytes) -> bytes:
         """Return the report of a body."""
@@ -96,9 +96,9 @@ class BodyEncoder:
         rows[:, -1] = 1.0
         return rows
 
-    def _body(self, round_: int, told: Sequence[np.ndarray[Any, Any]], ticket: Ticket) -> bytes:
+    def _body(self, round_: int, messages: Sequence[np.ndarray[Any, Any]], ticket: Ticket) -> bytes:
         return encode_body(
-            told, task=self._task.digest, batch=self.batch, round_=round_, ticket=ticket, key=self._seal_key
+            messages, task=self._task.digest, batch=self.batch, round_=round_, ticket=ticket, key=self._seal_key
         )
 
 

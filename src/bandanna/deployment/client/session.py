@@ -85,8 +85,10 @@ class RegistrarClient:
     def answered(self, status: int, content: bytes) -> Ticket:
         """Return the ticket of the registrar's answer, or raise an error with the reason."""
         if status in (200, 409, 429):
-            told = loads(content)
-            (each,) = told["tickets"] if isinstance(told, dict) and len(told.get("tickets", ())) == 1 else (None,)
+            document = loads(content)
+            (each,) = (
+                document["tickets"] if isinstance(document, dict) and len(document.get("tickets", ())) == 1 else (None,)
+            )
             if isinstance(each, Mapping) and "refused" in each:
                 raise NoTicket(str(each["refused"]))
             return ticket_from_plain(each)

@@ -275,8 +275,8 @@ class SessionSteps:
         while True:
             url = f"{self._task.collector}/reports"
             headers = {"content-type": "application/octet-stream"}
-            status, _, told = yield SendRequest(role=role, method="POST", url=url, content=content, headers=headers)
-            answer = parse_answers(status, told, count)
+            status, _, body = yield SendRequest(role=role, method="POST", url=url, content=content, headers=headers)
+            answer = parse_answers(status, body, count)
             if not any(each.reason == "early" for each in answer):
                 return answer
             if not (yield Sleep(seconds=0.2)):

@@ -102,8 +102,8 @@ class HttpRoleClient:
                     content += part
                     if len(content) > MOST:
                         raise RoleUnavailable(f"it sends more than {MOST} bytes")
-                told = {name.lower(): value for name, value in answer.headers.items()}
-                return RoleResponse(status=answer.status_code, content=bytes(content), headers=told)
+                named = {name.lower(): value for name, value in answer.headers.items()}
+                return RoleResponse(status=answer.status_code, content=bytes(content), headers=named)
         except (self._httpx.HTTPError, self._httpx.InvalidURL, ValueError, TimeoutError) as error:
             raise RoleUnavailable(f"it cannot be reached ({type(error).__name__})") from error
 
@@ -133,16 +133,16 @@ _LONGEST = 2000  # letters of a status
 
 def parse_batch_status(answer: RoleResponse) -> BatchStatus:
     """Parse `GET /tasks/{task}/open`."""
-    told = answer.document()
-    if not isinstance(told, dict):
+    document = answer.document()
+    if not isinstance(document, dict):
         raise RoleUnavailable("its answer about the batch cannot be read")
-    at = told.get("closes_at")
-    opened = told.get("open")
+    at = document.get("closes_at")
+    opened = document.get("open")
     return BatchStatus(
-        epoch=_whole(told.get("epoch")),
-        round=_whole(told.get("round")),
-        slots=_whole(told.get("slots")),
-        wanted=_whole(told.get("of")),
+        epoch=_whole(document.get("epoch")),
+        round=_whole(document.get("round")),
+        slots=_whole(document.get("slots")),
+        wanted=_whole(document.get("of")),
         open=None if opened is None else _whole(opened),
         closes_at=float(at) if isinstance(at, int | float) and 0 <= at < 1e11 else None,
     )
@@ -159,12 +159,12 @@ def parse_health(answer: RoleResponse) -> str:
     if answer.status not in (200, 503):
         return "unclear"
     try:
-        told = RoleResponse(status=200, content=answer.content, headers={}).document()
+        document = RoleResponse(status=200, content=answer.content, headers={}).document()
     except RoleUnavailable:
         return "unclear"
-    if not isinstance(told, dict) or type(told.get("ok")) is not bool:
+    if not isinstance(document, dict) or type(document.get("ok")) is not bool:
         return "unclear"
-    return "well" if told["ok"] and answer.status == 200 else "unwell"
+    return "well" if document["ok"] and answer.status == 200 else "unwell"
 
 
 def parse_metrics(role: str, answer: RoleResponse) -> list[MetricCount]:
@@ -434,8 +434,8 @@ class TaskPoller:
     async def _put(
         self, publication: ExportedPublication, before: tuple[VerifiedPublication, PublicationReading] | None
     ) -> PublicationReading:
-        said = VerifiedPublication(content=publication.content)
-        reading, wrong = await run_in_thread(self._reading, said, before)
+        verified = VerifiedPublication(content=publication.content)
+        reading, wrong = await run_in_thread(self._reading, verified, before)
         self.warn(wrong)
         content, spent = publication.content, publication.content.get("spent")
         point = HistoryPoint(
@@ -448,18 +448,18 @@ class TaskPoller:
         )
         self._link(point)
         self._series.put(point)
-        self._last = said, reading
+        self._last = verified, reading
         return reading
 
     def _reading(
-        self, said: VerifiedPublication, before: tuple[VerifiedPublication, PublicationReading] | None
+        self, verified: VerifiedPublication, before: tuple[VerifiedPublication, PublicationReading] | None
     ) -> tuple[PublicationReading, str]:
         assert self.known.reader is not None
         try:
-            return self.known.reader.read(said, before), ""
+            return self.known.reader.read(verified, before), ""
         except Exception as error:
             kind = type(error).__name__
-            return PublicationReading(), f"Publication {said.number} cannot be read as one of this policy ({kind})."
+            return PublicationReading(), f"Publication {verified.number} cannot be read as one of this policy ({kind})."
 
     def _link(self, point: HistoryPoint) -> None:
         before, after = self._series.link(point.number - 1), self._series.link(point.number + 1)

@@ -92,24 +92,24 @@ class PublicationReader:
         self.arms = tuple(str(each) for each in ids[:MOST])
 
     def read(
-        self, said: VerifiedPublication, before: tuple[VerifiedPublication, PublicationReading] | None
+        self, verified: VerifiedPublication, before: tuple[VerifiedPublication, PublicationReading] | None
     ) -> PublicationReading:
         """Read a publication, given the one before it if known."""
-        users, plays = self.assigned(said, before)
-        theta = self.task.policy._theta(said.snapshot)
-        return PublicationReading(users=users, plays=plays, theta=self.named(theta), left=self._left(said.state))
+        users, plays = self.assigned(verified, before)
+        theta = self.task.policy._theta(verified.snapshot)
+        return PublicationReading(users=users, plays=plays, theta=self.named(theta), left=self._left(verified.state))
 
     def assigned(
-        self, said: VerifiedPublication, before: tuple[VerifiedPublication, PublicationReading] | None
+        self, verified: VerifiedPublication, before: tuple[VerifiedPublication, PublicationReading] | None
     ) -> tuple[int | None, tuple[NamedValue, ...]]:
         """Return the number of users, and how often each arm was assigned, from finished batches."""
-        if said.number == 0:
+        if verified.number == 0:
             return 0, tuple(NamedValue(name=name, band=ValueBand(value=0.0, half=0.0)) for name in self.arms)
-        if before is None or before[0].number != said.number - 1 or before[1].users is None:
+        if before is None or before[0].number != verified.number - 1 or before[1].users is None:
             return None, ()
         earlier, known = before
         users, counts = known.users or 0, {each.name: each.band.value for each in known.plays}
-        if said.epoch > earlier.epoch and earlier.batches:
+        if verified.epoch > earlier.epoch and earlier.batches:
             over = earlier.batches[0]
             users += over.slots
             for arm, times in zip(over.arms, over.plays, strict=True):
@@ -228,9 +228,9 @@ class TalliesReader(_ArmsReader):
         )
 
     def read(
-        self, said: VerifiedPublication, before: tuple[VerifiedPublication, PublicationReading] | None
+        self, verified: VerifiedPublication, before: tuple[VerifiedPublication, PublicationReading] | None
     ) -> PublicationReading:
-        state, domain = said.state, self._policy.domain
+        state, domain = verified.state, self._policy.domain
         pulls = np.asarray(state.pulls, dtype=float)
         sums = pulls * domain.low + domain.width * state.sums if self._bits else np.asarray(state.sums)
         users, played = int(state.rounds), np.maximum(pulls, 1.0)
@@ -256,14 +256,14 @@ class EpisodesReader(_ArmsReader):
         self.notes = ReadingNotes(reward=reward, regret=_REGRET, theta=_MEANS, plays=_PLAYS)
 
     def read(
-        self, said: VerifiedPublication, before: tuple[VerifiedPublication, PublicationReading] | None
+        self, verified: VerifiedPublication, before: tuple[VerifiedPublication, PublicationReading] | None
     ) -> PublicationReading:
-        state, width = said.state, self._policy.domain.width
+        state, width = verified.state, self._policy.domain.width
         lengths = np.asarray(state.lengths)
         shown = np.maximum(lengths, 1)
         noise = np.array([self._policy.protocol.std(int(each)) for each in shown]) / shown
         means = self.means(np.where(lengths > 0, state.estimates, np.nan), noise**2 + width**2 / 4 / shown)
-        users, reward = int(state.rounds), self._reward(said, before)
+        users, reward = int(state.rounds), self._reward(verified, before)
         return PublicationReading(
             users=users,
             reward=reward,
@@ -273,14 +273,14 @@ class EpisodesReader(_ArmsReader):
         )
 
     def _reward(
-        self, said: VerifiedPublication, before: tuple[VerifiedPublication, PublicationReading] | None
+        self, verified: VerifiedPublication, before: tuple[VerifiedPublication, PublicationReading] | None
     ) -> ValueBand | None:
-        if said.number == 0:
+        if verified.number == 0:
             return ValueBand(value=0.0, half=0.0)
-        if before is None or before[0].number != said.number - 1 or before[1].reward is None:
+        if before is None or before[0].number != verified.number - 1 or before[1].reward is None:
             return None
         earlier, known = before[0].state, before[1].reward
-        state = said.state
+        state = verified.state
         plays = np.asarray(state.pulls) - np.asarray(earlier.pulls)
         own = float(np.sum(np.where(plays > 0, state.estimates * plays, 0.0)))
         variance = sum(self._policy.protocol.std(int(each)) ** 2 for each in plays if each > 0)
@@ -346,26 +346,26 @@ class LinearReader(PublicationReader):
         )
 
     def read(
-        self, said: VerifiedPublication, before: tuple[VerifiedPublication, PublicationReading] | None
+        self, verified: VerifiedPublication, before: tuple[VerifiedPublication, PublicationReading] | None
     ) -> PublicationReading:
-        state = said.state
+        state = verified.state
         users = int(self._policy._channel.sizes.before(state.batches))
         variance = float(self._stds[state.batches]) ** 2
         vector, matrix = self._policy._domain.sums(state.total, users)
         reward = self._reward(vector, matrix, users, variance)
-        root = self._root(said.snapshot)
+        root = self._root(verified.snapshot)
         halves = None if root is None else np.asarray(np.sqrt(np.sum(root**2, axis=-1)))
         regret = None
         if reward is not None and self._rows is not None:
             wide = np.full(len(self._rows), np.nan) if root is None else np.linalg.norm(self._rows @ root, axis=-1)
-            values = self._rows @ said.snapshot.theta + self._centre
+            values = self._rows @ verified.snapshot.theta + self._centre
             chance = float(getattr(self._policy, "reward_std", 0.5))
             regret = estimate_regret(users, reward, ArmMeans(values=values, halves=wide, chance=chance))
         return PublicationReading(
             users=users,
             reward=reward,
             regret=regret,
-            theta=self.named(self._policy._theta(said.snapshot), halves),
+            theta=self.named(self._policy._theta(verified.snapshot), halves),
             plays=self._plays(matrix, variance),
         )
 
@@ -480,9 +480,9 @@ class RewardsReader(PublicationReader):
         return np.asarray(self._policy.report(query, played, NumberedRandomness(0, 0)).values[0])
 
     def read(
-        self, said: VerifiedPublication, before: tuple[VerifiedPublication, PublicationReading] | None
+        self, verified: VerifiedPublication, before: tuple[VerifiedPublication, PublicationReading] | None
     ) -> PublicationReading:
-        state, policy = said.state, self._policy
+        state, policy = verified.state, self._policy
         users = int(policy._channel.sizes.before(state.batches))
         reward = regret = None
         if self._constant is not None:
@@ -491,16 +491,16 @@ class RewardsReader(PublicationReader):
             spread = float(self._stds[state.batches]) ** 2 * np.sum((self._constant / self._weights) ** 2)
             reward = ValueBand(value=float(value), half=float(two_std(spread)))
             if self._rows is not None and policy.alpha > 0:
-                root = 2 * said.snapshot.root / policy.alpha
-                values = self._rows @ policy._theta(said.snapshot)
+                root = 2 * verified.snapshot.root / policy.alpha
+                values = self._rows @ policy._theta(verified.snapshot)
                 means = ArmMeans(
                     values=values, halves=np.linalg.norm(self._rows @ root, axis=-1), chance=policy.reward_std
                 )
                 regret = estimate_regret(round(count), reward, means)
         halves = None
         if policy.alpha > 0:
-            halves = two_std(np.sum(said.snapshot.root**2, axis=-1)) / policy.alpha
-        theta = self.named(policy._theta(said.snapshot), halves)
+            halves = two_std(np.sum(verified.snapshot.root**2, axis=-1)) / policy.alpha
+        theta = self.named(policy._theta(verified.snapshot), halves)
         return PublicationReading(users=users, reward=reward, regret=regret, theta=theta)
 
     def _answered(self, public: Floats) -> float:

@@ -224,12 +224,12 @@ def list_releases(known: TaskStatus, lines: list[dict[str, Any]], *, page: int, 
     }
 
 
-def _line(told: dict[str, Any]) -> dict[str, Any] | None:
+def _line(entry: dict[str, Any]) -> dict[str, Any] | None:
     """Return a line of the unsigned history if its types are right."""
-    if not all(type(told.get(name)) is kind for name, kind in _KINDS.items()):
+    if not all(type(entry.get(name)) is kind for name, kind in _KINDS.items()):
         return None
-    spent = told.get("spent")
-    line = {name: told[name] if kind is int else str(told[name])[:100] for name, kind in _KINDS.items()}
+    spent = entry.get("spent")
+    line = {name: entry[name] if kind is int else str(entry[name])[:100] for name, kind in _KINDS.items()}
     return {**line, "spent": spent if isinstance(spent, int | float) else None}
 
 

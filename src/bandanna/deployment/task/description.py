@@ -278,15 +278,15 @@ def _printable(text: str) -> str:
     return "".join(each if each.isprintable() else "?" for each in text)
 
 
-def _is_nearly_equal(said: Any, kept: Any) -> bool:
+def _is_nearly_equal(stated: Any, kept: Any) -> bool:
     """Return whether two values are equal up to the last digits of floats, which machines may round differently."""
-    if isinstance(said, dict) and isinstance(kept, dict):
-        return set(said) == set(kept) and all(_is_nearly_equal(said[name], kept[name]) for name in kept)
-    if isinstance(said, list) and isinstance(kept, list):
-        return len(said) == len(kept) and all(map(_is_nearly_equal, said, kept))
-    if type(said) is float and type(kept) is float:
-        return math.isclose(said, kept, rel_tol=1e-6)
-    return type(said) is type(kept) and bool(said == kept)
+    if isinstance(stated, dict) and isinstance(kept, dict):
+        return set(stated) == set(kept) and all(_is_nearly_equal(stated[name], kept[name]) for name in kept)
+    if isinstance(stated, list) and isinstance(kept, list):
+        return len(stated) == len(kept) and all(map(_is_nearly_equal, stated, kept))
+    if type(stated) is float and type(kept) is float:
+        return math.isclose(stated, kept, rel_tol=1e-6)
+    return type(stated) is type(kept) and bool(stated == kept)
 
 
 def list_notes(task: Task) -> list[str]:

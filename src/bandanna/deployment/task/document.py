@@ -388,13 +388,13 @@ def fetch_url(url: str) -> tuple[bytes, dict[str, str]]:
 # Announced batches
 
 
-def check_planned_queries(task: Task, state: Any, episode: Episode, told: Batch) -> QueryPlan:
+def check_planned_queries(task: Task, state: Any, episode: Episode, shown: Batch) -> QueryPlan:
     """Return the queries of an episode's batch; BandannaError for less noise or fewer users than the policy's."""
     batch, plan = make_batch(
-        task.policy, state, episode, epoch=told.epoch, mixer_count=task.mixers, seeded=task.seed is not None
+        task.policy, state, episode, epoch=shown.epoch, mixer_count=task.mixers, seeded=task.seed is not None
     )
-    if batch != told:
-        raise BandannaError(f"batch {told.epoch} was announced with another plan than the task's policy has")
+    if batch != shown:
+        raise BandannaError(f"batch {shown.epoch} was announced with another plan than the task's policy has")
     return plan
 
 
@@ -405,12 +405,12 @@ def check_announced(task: Task, state: str, batches: Sequence[Batch]) -> None:
     try:
         loaded = make_encoding().loads(state)
         episode = task.policy.episode(loaded)
-        for place, told in enumerate(batches):
+        for place, shown in enumerate(batches):
             if place:
                 episode = None if episode is None else task.policy.next_episode(episode)
             if episode is None:
-                raise BandannaError(f"batch {told.epoch} was announced where the policy has none")
-            check_planned_queries(task, loaded, episode, told)
+                raise BandannaError(f"batch {shown.epoch} was announced where the policy has none")
+            check_planned_queries(task, loaded, episode, shown)
     except BandannaError:
         raise
     except Exception as error:  # a state that is none of this policy's fails anywhere
@@ -492,25 +492,25 @@ def join_all(draft: Task, joins: Sequence[RoleJoin]) -> Task:
     found = {each.role: each for each in joins}
     lacking = [role for role in draft.roles if role not in found]
     if lacking or len(found) < len(joins) or set(found) - set(draft.roles):
-        said = f"joins of {', '.join(each.role for each in joins) or 'no role'}"
-        raise BandannaError(f"{said}, where one of each of {', '.join(draft.roles)} is needed")
+        given = f"joins of {', '.join(each.role for each in joins) or 'no role'}"
+        raise BandannaError(f"{given}, where one of each of {', '.join(draft.roles)} is needed")
     keys = {
         role if kind == "sign" else f"{kind} {role}": key for role in found for kind, key in found[role].keys.items()
     }
-    told = {role: {"operator": each.operator, "signature": each.signature} for role, each in found.items()}
-    task = Task.made({**draft.content, "keys": keys, "joins": told})
+    signed = {role: {"operator": each.operator, "signature": each.signature} for role, each in found.items()}
+    task = Task.made({**draft.content, "keys": keys, "joins": signed})
     check_joins(task)
     return Task.from_bytes(task.document, task.id)  # as every party will have it
 
 
 def read_joins(task: Task) -> list[RoleJoin]:
     """Return the joins of all roles of a task without a dealer; raise Unreadable if one is missing."""
-    draft, told = strip_keys(task).id, task.content["joins"]
-    if set(told) != set(task.roles) or not all(matches_type(each, dict[str, str]) for each in told.values()):
+    draft, signed = strip_keys(task).id, task.content["joins"]
+    if set(signed) != set(task.roles) or not all(matches_type(each, dict[str, str]) for each in signed.values()):
         raise Unreadable("a task without a dealer that not all of its roles have joined")
-    if any(set(each) != {"operator", "signature"} for each in told.values()):
+    if any(set(each) != {"operator", "signature"} for each in signed.values()):
         raise Unreadable("a join with other fields than operator and signature")
-    return [RoleJoin(draft=draft, role=role, keys=_keys_of(task, role), **told[role]) for role in task.roles]
+    return [RoleJoin(draft=draft, role=role, keys=_keys_of(task, role), **signed[role]) for role in task.roles]
 
 
 def check_joins(task: Task) -> None:
