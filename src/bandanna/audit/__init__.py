@@ -1,11 +1,5 @@
 """Privacy audits: try to refute a claim, and say how close one came.
 
-    bd.audit.audit("LinUCB-JDP", epsilon=1.0, delta=1e-5)       a mechanism, a protocol or an algorithm by its name
-    bd.audit.audit("my_module:MyPolicy")                        a policy of one's own, by its place
-    bd.audit.audit(policy, env=environment)                     or as it stands; a mechanism or a protocol too
-    bd.audit.audit_task(task, deployment)                       a running deployment of a test task, by canaries
-    bd.audit.run_gallery()                                      known faults and known truths: is the audit any good?
-
 A verdict "refuted" is a proof, up to its confidence; "consistent" is not one (docs/how-to/audit.md).
 """
 

@@ -146,11 +146,11 @@ def one_run_target(
     seed: int = 0,
     canaries: int = _CANARIES,
 ) -> AuditRow:
-    """Audit a policy in one run: toss a coin for each of many users, release once, and guess all coins.
+    """Audit a policy in one run: toss a coin for each of many users, release once, and guess all coins
+    (`one_run_bound`).
 
     In the local model the server sees every report, so many users report. Elsewhere the first batch's users have
     features e_1, e_2, ..., and each coin decides whether the reward is the largest or the least.
-    `sampling.one_run_bound` gives the bound.
     """
     stated, private = policy.guarantee, protects_features(policy)
     claimed, at = stated.epsilon if epsilon is None else epsilon, stated.delta if delta is None else delta
@@ -325,7 +325,6 @@ def make_target(
 def _claim_instead(
     target: Any, policy: Policy[Any], epsilon: float | None, delta: float | None, view: str
 ) -> tuple[float | None, float | None]:
-    """Return the epsilon and delta that replace a policy's stated ones, if any."""
     if policy.privacy.noisy:
         return (epsilon, delta) if isinstance(target, Policy) else (None, None)
     if epsilon is None and delta is not None:

@@ -199,14 +199,12 @@ def list_arrays(value: Any, above: tuple[int, ...] = ()) -> Iterator[NDArray[Any
 
 
 def _declared_attributes(value: Any) -> list[tuple[str, Any]]:
-    """Return declared attributes of a dataclass in order, then the others."""
     attributes = dict(_list_attributes(value))
     order = [name for name in getattr(type(value), "__dataclass_fields__", {}) if name in attributes]
     return [(name, attributes[name]) for name in dict.fromkeys([*order, *attributes])]
 
 
 def _number(value: Any) -> Any:
-    """Return a number for NumPy: an integer beyond 64 bits as a float."""
     if isinstance(value, int) and abs(value) < 2**63:
         return int(value)
     try:

@@ -2,12 +2,8 @@
 
     H(P, Q; epsilon) = sum_x (P(x) - e^epsilon Q(x))+        (hockey stick)
 
-is the least delta at which P and Q are within epsilon. Independent releases j about one user, of laws P_j and Q_j, are
-told apart by the sum of their losses on a grid,
-
-    T = sum_j round(L_j / h),     L_j = log P_j(x_j) / Q_j(x_j).
-
-T is a function of the releases, so its laws, which are convolutions, give a lower bound however coarse h is.
+is the least delta at which P and Q are within epsilon. Independent releases are told apart by the sum of their losses,
+rounded to a grid; as a function of the releases it gives a lower bound however coarse the grid is.
 """
 
 from __future__ import annotations
@@ -105,7 +101,6 @@ def compose_pairs(pairs: Sequence[LawPair]) -> LawPair:
 
 
 def _loss_laws(p: Floats, q: Floats) -> LawPair:
-    """Return the laws of round(L / h), from the least value on."""
     possible = (p > 0) | (q > 0)
     p, q = p[possible], q[possible]
     with np.errstate(divide="ignore"):
@@ -123,7 +118,6 @@ def _convolve(one: Floats, two: Floats) -> Floats:
 
 
 def _gather_tails(p: Floats, q: Floats) -> LawPair:
-    """Gather places that are rare under both laws at either end."""
     both = np.maximum(p, q)
     begin = int(np.searchsorted(np.cumsum(both), _RARE))
     end = len(both) - int(np.searchsorted(np.cumsum(both[::-1]), _RARE))
@@ -168,13 +162,11 @@ def shuffle_gaussian_pairs(protocol: ShuffleGaussian, one: Floats, two: Floats) 
     """Return the exact laws of a nearly optimal statistic of n shuffled Gaussian reports, (users, dim) of each
     neighbour.
 
-    With all others at the neighbour's mean, the likelihood ratio is the mean of those of single reports. On a grid,
-
         T = min(sum_i floor(Z_i / h), K),     Z_i = exp(m (y_i - m/2) / std^2),
 
     where y_i is the report's coordinate on the line from one neighbour (at 0) to the other (at m). T ignores the order
-    of the reports, and its law gives a lower bound whatever means the others have. None where several users differ, or
-    where the batch is too large.
+    of the reports, and approximates the likelihood ratio with all others at the neighbour's mean; its law is a lower
+    bound for any means. None where several users differ, or where the batch is too large.
     """
     moved = np.flatnonzero(np.any(one != two, axis=-1))
     users, epsilon = len(one), protocol.guarantee.epsilon
@@ -194,7 +186,6 @@ def shuffle_gaussian_pairs(protocol: ShuffleGaussian, one: Floats, two: Floats) 
 
 
 def _cell_law(mean: float, length: float, std: float, step: float) -> Floats:
-    """Return the law of min(floor(Z / h), K) of one report."""
     with np.errstate(divide="ignore"):
         logs = np.log(np.arange(_CELLS + 1) * step)
     edges = logs * std**2 / length + length / 2
@@ -239,7 +230,6 @@ def count_pairs(protocol: Protocol, one: Floats, two: Floats) -> list[LawPair] |
 
 
 def _changed_batches(protocol: Protocol, one: Floats, two: Floats) -> Iterator[tuple[Device, Any, Floats, Floats]]:
-    """Yield device, mixer and statistics of every batch that differs."""
     if isinstance(protocol, ConcurrentShuffle):
         moved = np.flatnonzero(np.any(one != two, axis=-1))
         for device, mixer in zip(protocol.device.levels, protocol.mixer.levels, strict=True):

@@ -1,8 +1,7 @@
 """The gallery: faults of real privacy software that an audit must refute, and correct code that it must not.
 
-Faulty mechanisms and protocols state the right price for noise that they do not draw, or use the right noise wrongly.
-Known-bad rows have a confidence of 0.95. Known-good rows have 1 - 0.05 / rows, so any of them is refuted by chance with
-probability at most 0.05. Seeds are fixed.
+Faulty code states the right price for noise that it does not draw, or uses the right noise wrongly. Known-good rows
+together are refuted by chance with probability at most 0.05, as is each known-bad row. Seeds are fixed.
 """
 
 from __future__ import annotations
@@ -196,8 +195,7 @@ def printed_amplification(epsilon: float) -> Target:
 def first_fit_target() -> Target:
     """Make the target of paper 003's first fit: its noise covers half of how far a replaced user moves the gradients.
 
-    The fit's share is (epsilon/3, delta/3) at nominal epsilon 8. All steps together have the separation 2 sqrt(2 rho)
-    for the accounted rho (`reproductions/private_glm`).
+    The fit's share is (epsilon/3, delta/3) at nominal epsilon 8; all steps together have the separation 2 sqrt(2 rho).
     """
     nominal, delta, horizon, norm, link = 8.0, 0.02, 5000, 2.0, "probit"  # Table 2, S = 2
     calls, _, _ = calls_as_run(
@@ -264,7 +262,7 @@ def target_with_server(server: type[NoisySumAnalyzer]) -> Target:
 
 @dataclass(frozen=True, kw_only=True)
 class HonestBatches(Policy[list[Floats]]):
-    """A policy without faults: the state is a list of released sums."""
+    """A policy without faults, whose state is a list of released sums."""
 
     trusts = ("central",)
     privacy: Privacy = central(epsilon=1.0, delta=1e-3)

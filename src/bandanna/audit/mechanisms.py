@@ -160,7 +160,6 @@ def _laplace_law(scale: float, value: int) -> Floats:
 
 
 def _stream_target(mechanism: ContinualGaussian, name: str, claim: Claim) -> Target:
-    """Make a stream's target, whose neighbours differ in the first element."""
     horizon, dim = mechanism.factorisation.horizon, mechanism.dim
     first = mechanism.sensitivity * np.eye(dim)[0]
 

@@ -56,14 +56,8 @@ class LeakSearch:
 
     A run is repeated several times with the same answers and other rows of all users: extreme rewards, 0, rewards from
     all over their range, and random features. If the output differs, bisection finds the first user whose row makes the
-    difference, and so two neighbours. The same runs show reports longer than the domain allows.
-
-    Parameters
-    ----------
-    policy, env, rounds, seed
-        The run.
-    base
-        Rewards of all users in the first run instead of the environment's.
+    difference, and so two neighbours. The same runs show reports longer than the domain allows. `base` replaces the
+    environment's rewards in the first run.
     """
 
     policy: Policy[Any]
@@ -133,7 +127,6 @@ class LeakSearch:
         return bool(getattr(self.policy, "intercept", False))
 
     def _features(self, rng: np.random.Generator) -> Floats | None:
-        """Return random directions of several lengths for all users."""
         own = self.probe.episodes[0][1].features
         if own is None or self.base is not None:
             return None
@@ -190,7 +183,6 @@ class LeakSearch:
         return [self._recorded(place, worlds) for _, place, worlds in filter(None, found)]
 
     def _unlike_reports(self, seen: RecordedRun) -> str | None:
-        """Return the differing reports of users who kept their own rows."""
         for step, (asked, number) in enumerate(zip(self.probe.queries, self.probe.places, strict=True)):
             if asked.query.group != "episode" or not _has_same_query(seen, step, asked.values.shape):
                 continue

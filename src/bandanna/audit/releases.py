@@ -1,8 +1,6 @@
 """Releases under two neighbours: canaries that are far apart, recorded noise, and scripts that run the releases.
 
-A query's batches and streams differ in one user's statistics. `ReleaseScript` runs them by the protocols' message path.
-`RecordingNoise` gives the exact separation of Gaussian and Laplace noise, `audit.exact` the laws of counts, answers and
-directions.
+Batches and streams whose statistics differ in one user are run by the protocols' message path.
 """
 
 from __future__ import annotations
@@ -69,8 +67,8 @@ def find_farthest_rows(
 ) -> tuple[PlayedRounds, PlayedRounds]:
     """Return two rows of one user whose reports to these queries are as far apart as can be found.
 
-    Rewards take both ends of the clipping range. Private features take all angles in a plane and 0; public ones are the
-    same in both rows. Distances are in units of each query's sensitivity.
+    Rewards take both ends of the clipping range; features, if `private`, all angles in a plane and 0. Distances are in
+    units of each query's sensitivity.
     """
     rows = _candidate_rows(policy, row, private=private)
     count = rows.rewards.shape[0]
@@ -134,7 +132,7 @@ NoiseMoves = list[tuple[Floats, float]]  # by how much a value moves, and the st
 
 
 class RecordingScales(FastNoise):
-    """Noise of another source, with Gaussian and Laplace scales recorded in order."""
+    """Noise of another source, with its scales recorded."""
 
     def __init__(self, source: FastNoise) -> None:
         super().__init__(source._rng)
@@ -152,17 +150,16 @@ class RecordingScales(FastNoise):
 class RecordingNoise(RecordingScales):
     """Noise of another source, with the noised values recorded, or weighed as they are released.
 
-    If all noise is Gaussian, the separation of the neighbours is exactly
+    The separation of the neighbours is exact: if all noise is Gaussian,
 
         mu^2 = sum over noised values of |value under P - value under Q|^2 / std^2;
 
-    if all is Laplace, the largest loss is sum |value under P - value under Q|_1 / scale. The likelihood ratio of
-    Gaussians is a sum over the releases, so samples get the best score.
+    if all is Laplace, the largest loss is sum |value under P - value under Q|_1 / scale.
 
     Parameters
     ----------
     weights
-        Weights of the released values in the score; None to record.
+        Weights of the released values in the score, a likelihood ratio of Gaussians; None to record.
     forced
         Released values of another run, which come out again.
     times
@@ -411,7 +408,6 @@ class ReleasePair:
         return bool(np.array_equal(there, back[::-1]))
 
     def _shown(self, swapped: bool, source: FastNoise) -> list[Any]:
-        """Return one run's estimates, and in the local model every message, drawn once more."""
         return [self.estimates(swapped, source, ()), self._messages(swapped, source) if self._local else []]
 
     @property
@@ -500,7 +496,6 @@ class ReleasePair:
 
     @cached_property
     def _places(self) -> list[int]:
-        """The indices of the views that hold the user."""
         one, two = (self._views(swapped, FastNoise(np.random.default_rng(0)), ()) for swapped in (False, True))
         return [place for place, (a, b) in enumerate(zip(one, two, strict=True)) if not np.array_equal(a, b)]
 

@@ -1,9 +1,8 @@
 """Record a policy's run with one user's row, and replay it with the neighbour's row and the same answers.
 
 Everything that a policy publishes must follow from the answers to its queries, so only the summed statistics may
-differ, and noise has to hide them (`audit.releases`). If queries, states, snapshots or episodes differ, or if a run
-fails, raw data have reached them without noise. If that happens in so many replays that its probability is above delta,
-no epsilon holds. `audit.policies` searches for the canary and its rows.
+differ. If anything else differs, or if a run fails, raw data have reached it without noise; if the probability of that
+is above delta, no epsilon holds. `audit.policies` searches for the canary and its rows.
 """
 
 from __future__ import annotations
@@ -476,5 +475,4 @@ def _make_script(one: RecordedRun, two: RecordedRun) -> ReleaseScript:
 
 
 def _is_moved(mine: RecordedQuery, other: RecordedQuery) -> bool:
-    """Return whether both queries have the same users, and one a different statistic."""
     return mine.values.shape == other.values.shape and not np.array_equal(mine.values, other.values)

@@ -2,15 +2,10 @@
 
 A target is run under either of two neighbours, P and Q; every run gives numbers to an observer. The score (a linear
 discriminant), its threshold and the kind of bound are chosen on pilot runs. The other runs count how often that one
-test is right. With k hits in n runs, Clopper and Pearson 1934 bound a probability by
-
-    p >= B^-1(f; k, n - k + 1),     p <= B^-1(1 - f; k + 1, n - k),     each wrong with probability at most f,
-
-B the distribution function of the beta law. There are two kinds of bounds:
+test is right. There are two kinds of bounds (Clopper and Pearson 1934):
 
 * power and level separately, each with half of the failure: for any claim;
-* the number of right guesses among all 2n runs: for a Gaussian claim, which is the same in both directions. If k - 1
-  is at least the mean, k or more are at most as likely as for a binomial with that mean (Hoeffding 1956, Theorem 4).
+* the number of right guesses among all runs: for a Gaussian claim, which is the same in both directions.
 
 Looks are taken after an eighth, a quarter, a half and all of the runs. Each has its share of the failure, so by the
 union bound the confidence holds for the whole schedule, and the audit may stop as soon as the claim is refuted.
@@ -142,8 +137,7 @@ def make_claim(event: Event | None, *, epsilon: float, delta: float) -> Claim:
     """Return the claim that a release with this event is (epsilon, delta)-private.
 
     A Gaussian price gives the Gaussian claim whose epsilon at delta is the stated one, or the price itself where that
-    is a little larger but still keeps the statement (a single binomial has a tighter bound). Any other event is held to
-    epsilon and delta alone.
+    is a little larger but keeps the statement. Any other event is held to epsilon and delta alone.
 
     Parameters
     ----------
@@ -255,7 +249,11 @@ def upper_confidence_bound(hits: int | Floats, runs: int, failure: float) -> Flo
 
 
 def lower_bound_of_guesses(hits: int, runs: int, failure: float) -> float:
-    """Bound the mean probability of independent guesses from below; wrong with probability at most `failure`."""
+    """Bound the mean probability of independent guesses from below; wrong with probability at most `failure`.
+
+    If hits - 1 is at least the mean, `hits` or more are at most as likely as for a binomial with that mean (Hoeffding
+    1956, Theorem 4). So the bound is cut at (hits - 1) / runs.
+    """
     return min(float(lower_confidence_bound(hits, runs, failure)), max(hits - 1, 0) / runs)
 
 
@@ -403,15 +401,13 @@ _MOST = 100.0
 def probability_of_guesses(right: int, *, guesses: int, canaries: int, epsilon: float, delta: float) -> float:
     """Bound the probability of `right` or more right guesses, if the claim is true.
 
-    m users toss a fair coin each, which decides between two statistics. From the one output r coins are guessed, v of
-    them rightly. If the target is epsilon-private, v is at most binomial, with q = e^epsilon / (1 + e^epsilon) for each
-    guess; with delta > 0,
+    m users toss a fair coin each, which decides between two statistics. From the one output r coins are guessed, a
+    number fixed in advance, v of them rightly. With q = e^epsilon / (1 + e^epsilon),
 
         P(v or more right) <= beta + 2 m delta alpha,     W ~ Bin(r, q),
-        beta = P(W >= v),     alpha = max over i >= 1 of P(v > W >= v - i) / i,
+        beta = P(W >= v),     alpha = max over i >= 1 of P(v > W >= v - i) / i.
 
-    for every number of guesses fixed before the output is seen. Reference: Steinke, Nasr and Jagielski 2023, Theorem
-    5.2, where a canary is in or out; here it has either statistic.
+    Reference: Steinke, Nasr and Jagielski 2023, Theorem 5.2, where a canary is in or out; here it has either statistic.
     """
     q = 1 / (1 + math.exp(-epsilon))
     beta = float(stats.binom.sf(right - 1, guesses, q))

@@ -64,7 +64,7 @@ HORIZON = 200  # of a policy by its place
 
 @dataclass(frozen=True, kw_only=True)
 class AuditSetting:
-    """An environment, and the arguments of a policy in it beside its budget."""
+    """An environment, and a policy's arguments in it beside the budget."""
 
     env: Environment
     arguments: dict[str, Any] = field(default_factory=dict)
@@ -468,7 +468,7 @@ def run_blocks_by(working: Executor, build: Build, arguments: dict[str, Any], ke
     """Run blocks of the target `build(**arguments)` by an executor, and read them in their order.
 
     Blocks have random streams of their own and looks come after fixed numbers of blocks, so the result does not depend
-    on the workers. Every worker builds the target once. A refutation cancels the blocks that are left.
+    on the workers. Every worker builds the target once.
     """
     try:
         made = pickle.dumps((build, arguments))
