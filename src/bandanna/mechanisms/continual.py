@@ -205,7 +205,7 @@ class ContinualGaussian:
 
     @cached_property
     def spacing(self) -> float:
-        """The grid in use; 0 is the ideal without a grid."""
+        """The grid in use; 0 is the ideal."""
         if self.grid is not None:
             return self.grid
         change = self.participations * self.sensitivity * self.factorisation.sensitivity()

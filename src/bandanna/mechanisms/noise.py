@@ -127,7 +127,7 @@ class GaussianMechanism(Mechanism):
 
     @cached_property
     def step(self) -> float:
-        """The grid in use; 0 is the ideal without a grid."""
+        """The grid in use; 0 is the ideal."""
         return fine_grid(self.std, self.sensitivity, self.dim) if self.grid is None else self.grid
 
     @cached_property
@@ -227,7 +227,7 @@ class LaplaceMechanism(Mechanism):
 
     @property
     def step(self) -> float:
-        """The grid in use; 0 is the ideal without a grid."""
+        """The grid in use; 0 is the ideal."""
         return fine_grid(self.scale, self.sensitivity, self.dim**2) if self.grid is None else self.grid
 
     @cached_property
