@@ -146,8 +146,7 @@ def one_run_target(
     seed: int = 0,
     canaries: int = _CANARIES,
 ) -> AuditRow:
-    """Audit a policy in one run: toss a coin for each of many users, release once, and guess all coins
-    (`one_run_bound`).
+    """Audit a policy in one run: toss a coin for each of many users, release once, and guess all coins.
 
     In the local model the server sees every report, so many users report. Elsewhere the first batch's users have
     features e_1, e_2, ..., and each coin decides whether the reward is the largest or the least.

@@ -159,8 +159,7 @@ _BEYOND = 4.0  # times the sum at which the stated epsilon is reached
 
 
 def shuffle_gaussian_pairs(protocol: ShuffleGaussian, one: Floats, two: Floats) -> list[LawPair] | None:
-    """Return the exact laws of a nearly optimal statistic of n shuffled Gaussian reports, (users, dim) of each
-    neighbour.
+    """Return the exact laws of a nearly optimal statistic of n shuffled Gaussian reports, each (users, dim).
 
         T = min(sum_i floor(Z_i / h), K),     Z_i = exp(m (y_i - m/2) / std^2),
 

@@ -86,8 +86,7 @@ def _cells(edges: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def stop_loss(*, users: int, chance: float, mu: float, epsilon: float) -> float:
-    """Return an upper bound on E (m - tau)+, tau = tanh(epsilon / 2), for delta = (1 + e^epsilon) E (m - tau)+ (Theorem
-    B).
+    """Return an upper bound on E (m - tau)+, tau = tanh(epsilon / 2); delta is (1 + e^epsilon) times it (Theorem B).
 
     m is the mean of C + 1 independent s = tanh(log(R/S) / 2) under (R + S)/2, C ~ Bin(n - 1, p), R and S the user's two
     laws. The bound is E (Y)+ / (n p), Y = sum_i b_i (s_i - tau) with coins b_i of chance p, on a lattice (proofs.md
@@ -110,10 +109,9 @@ def stop_loss(*, users: int, chance: float, mu: float, epsilon: float) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class TiltCircle:
-    """The N = `points` tilts z_j = theta + 2 pi i j / (N h), and the sum over them for one law or several (proofs.md
-    B.2).
+    """The N = `points` tilts z_j = theta + 2 pi i j / (N h), and the sum over them for one law or several.
 
-        E (Y)+ <= 1/(N h) sum_j K(z_j)^n (h/2)^2 / sinh^2(h z_j / 2)      for any theta > 0
+        E (Y)+ <= 1/(N h) sum_j K(z_j)^n (h/2)^2 / sinh^2(h z_j / 2)      for any theta > 0 (proofs.md B.2)
     """
 
     users: int

@@ -551,11 +551,10 @@ def _largest_affordable(event: CapEvent, least: float, most: float, epsilon: flo
 
 
 def paper_gaussian_std(*, sensitivity: float, budget: Budget, participations: int = 1) -> float:
-    """Return Delta_2 sqrt(2 log(1.25/delta))/epsilon for epsilon <= 1, or Delta_2/sqrt(2 rho) [001, Thm 4.2; 004, Thm
-    18].
+    """Return Delta_2 sqrt(2 log(1.25/delta))/epsilon for epsilon <= 1, or Delta_2/sqrt(2 rho).
 
-    This and the functions below return the printed noise, and raise `OutsideTheorem` outside of a theorem's range.
-    docs/appendix/papers.md has the numbers of papers.
+    References: [001, Thm 4.2; 004, Thm 18]. This and the functions below return the printed noise, and raise
+    `OutsideTheorem` outside of a theorem's range. docs/appendix/papers.md has the numbers of papers.
     """
     sensitivity = validation.positive("sensitivity", sensitivity)
     participations = validation.integer("participations", participations)

@@ -26,8 +26,7 @@ from bandanna.storage.encoding import stored_as
 
 @dataclass(frozen=True, kw_only=True)
 class Factorisation(ABC):
-    """A = B C with A the lower-triangular matrix of ones: all prefix sums of a stream of `horizon` elements (proofs.md
-    C).
+    """A = B C with A the lower-triangular matrix of ones: prefix sums of a stream of `horizon` elements (proofs.md C).
 
     The mechanism releases y = C x + z, z_i ~ N(0, std^2), and estimates the prefix sums A x by B y. For one element
     that changes by Delta in l2,
@@ -83,12 +82,11 @@ _STEPS = 4096
 
 
 def residues(rate: Array, rate_hat: Array) -> Array:
-    """Return w of C(x) = prod_j (1 - thh_j x)/(1 - th_j x) = 1 + sum_i w_i x/(1 - th_i x); with swapped arguments
-    -w_hat.
+    """Return w of C(x) = prod_j (1 - thh_j x)/(1 - th_j x) = 1 + sum_i w_i x/(1 - th_i x).
 
         w_i = prod_j (th_i - thh_j) / prod_{j != i} (th_i - th_j)
 
-    Poles are on the last axis. The rates 1 - theta avoid cancellation near theta = 1.
+    Swapped arguments give -w_hat. Poles are on the last axis. The rates 1 - theta avoid cancellation near theta = 1.
     """
     zeros = rate_hat[..., None, :] - rate[..., :, None]  # (..., n, n): th_i - thh_j
     poles = rate[..., None, :] - rate[..., :, None] + np.eye(rate.shape[-1])  # (..., n, n): th_i - th_j; 1 for j = i

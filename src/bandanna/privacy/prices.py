@@ -289,8 +289,7 @@ _SHARE = 2.0**-14  # rounding may raise the sensitivity by this share
 
 
 def fine_grid(std: float, change: float, touched: int) -> float:
-    """Return a grid of std / 2^k with grid sqrt(touched) <= change / 2^14, k >= 20, whose rounding costs almost
-    nothing.
+    """Return a grid of std / 2^k with grid sqrt(touched) <= change / 2^14, k >= 20: its rounding costs little.
 
     `change` is the l2 sensitivity before rounding, `touched` the number of released coordinates that one user can
     change (in l1 dim^2).
