@@ -111,7 +111,9 @@ def stop_loss(*, users: int, chance: float, mu: float, epsilon: float) -> float:
 class TiltCircle:
     """The N = `points` tilts z_j = theta + 2 pi i j / (N h), and the sum over them for one law or several.
 
-    E (Y)+ <= 1/(N h) sum_j K(z_j)^n (h/2)^2 / sinh^2(h z_j / 2)      for any theta > 0 (proofs.md B.2)
+        E (Y)+ <= 1/(N h) sum_j K(z_j)^n (h/2)^2 / sinh^2(h z_j / 2)
+
+    for any theta > 0 (proofs.md B.2).
     """
 
     users: int
