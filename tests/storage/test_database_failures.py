@@ -266,6 +266,26 @@ def test_without_psycopg_the_error_names_the_extra(monkeypatch: pytest.MonkeyPat
         open_database("postgresql:///x", role="things", schema="")
 
 
+def test_a_connection_that_is_made_while_the_database_is_closed_is_closed_too(
+    opened: Opening, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = opened()
+    connect, made = database._connect, list[Any]()
+
+    def connect_while_closing(*, writing: bool) -> Any:
+        made.append(connect(writing=writing))
+        database.close()
+        return made[-1]
+
+    monkeypatch.setattr(database, "_connect", connect_while_closing)
+    database._idle.clear()
+    with pytest.raises(StorageError, match="is closed"), database.reading() as transaction:
+        transaction.execute("select 1")
+    (link,) = made
+    with pytest.raises(StorageError):
+        link.begin(writing=False)
+
+
 def test_a_session_in_use_is_disconnected_before_it_is_freed(monkeypatch: pytest.MonkeyPatch) -> None:
     """libpq would work on freed memory otherwise, and a role that is stopped would crash or never end."""
     working, freed = set[int](), list[bool]()

@@ -307,6 +307,9 @@ class Database(ABC):
             self._drop(link)
         link = self._connect(writing=writing)
         self._links.add(link)
+        if not self._finish.alive:  # `close` ran meanwhile and may not have seen this connection
+            self._drop(link)
+            raise StorageError(f"{self.name} is closed")
         return self._begin_on(link, writing=writing)
 
     def _begin_on(self, link: DatabaseConnection, *, writing: bool) -> DatabaseConnection:
