@@ -177,7 +177,17 @@ _WORDS = {"outside": "out of range", "unknown": "of unknown categories", "missin
 
 @dataclass(frozen=True, kw_only=True)
 class Counts:
-    """Numbers of unusual values in a column: out of range, unknown, or missing."""
+    """Numbers of unusual values in a column: out of range, unknown, or missing.
+
+    Attributes
+    ----------
+    outside
+        Numbers beyond the range of the column, clipped.
+    unknown
+        Values that no listed category equals.
+    missing
+        Missing or unreadable values. All three are exact counts and not private.
+    """
 
     outside: int = 0
     unknown: int = 0
@@ -304,7 +314,17 @@ class Column(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class RangeColumn(Column):
-    """A number in [low, high], mapped to [-1, 1]; a number outside is clipped or refused. Missing is 0."""
+    """A number in [low, high], mapped to [-1, 1]; a number outside is clipped or refused. Missing is 0.
+
+    Parameters
+    ----------
+    name
+        Column of the records.
+    missing, outside
+        "zero" or "refuse" for a missing number, "clip" or "refuse" for one outside.
+    low, high
+        Public ends of the range in the column's units. Do not read them off private data.
+    """
 
     low: float
     high: float
@@ -343,7 +363,17 @@ class RangeColumn(Column):
 
 @dataclass(frozen=True, kw_only=True)
 class OneHotColumn(Column):
-    """A 1 at the place of a category; other values become zeros, a feature of their own ("other"), or an error."""
+    """A 1 at the place of a category; other values become zeros, a feature of their own ("other"), or an error.
+
+    Parameters
+    ----------
+    name
+        Column of the records.
+    values
+        Public list of different categories, a feature each. A list read off private data reveals them.
+    missing, unknown
+        "zero", "other" or "refuse", for missing and for unlisted values.
+    """
 
     values: tuple[Category, ...]
     unknown: str = "zero"
@@ -395,7 +425,19 @@ class OneHotColumn(Column):
 
 @dataclass(frozen=True, kw_only=True)
 class HashColumn(Column):
-    """Words of a text, or a whole text or number, hashed to buckets with signs: a vector of length 1."""
+    """Words of a text, or a whole text or number, hashed to buckets with signs: a vector of length 1.
+
+    Parameters
+    ----------
+    name, missing
+        Column of the records; "zero" or "refuse".
+    buckets
+        Number of features.
+    seed
+        Public seed of the hash, below 2^32; it hides nothing.
+    words
+        Whether to hash words singly, or the whole value.
+    """
 
     buckets: int
     seed: int = 0

@@ -339,7 +339,15 @@ Step = TypeVar("Step", Project, UnitBall, Intercept)
 
 @dataclass(frozen=True, kw_only=True)
 class Mapped:
-    """Vectors (n, d), and a report of what the map did with the records."""
+    """Vectors (n, d), and a report of what the map did with the records.
+
+    Attributes
+    ----------
+    values
+        Features, (n, d), raw user data.
+    report
+        Counts of unusual values and clipped vectors; not private.
+    """
 
     values: Floats
     report: Report

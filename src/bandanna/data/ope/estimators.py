@@ -56,6 +56,13 @@ def overlap(log: Log, target: Any, *, weight_bound: float | None = None) -> dict
     """Describe the weights of a target from raw rows, without privacy.
 
     A weight bound that is chosen from the log reveals something of it: choose it on other data, or by design.
+
+    Parameters
+    ----------
+    log, target
+        As for `ips`.
+    weight_bound
+        As for `ips`; the described weights are those before clipping.
     """
     return describe_case(weigh_log(log, target, weight_bound, none()))
 
@@ -131,7 +138,13 @@ def snips(
     seed: int | None = None,
     path: str = "messages",
 ) -> Value:
-    """Estimate a value by self-normalised scores, sum w r / sum w (the default choice). Arguments as for `ips`."""
+    """Estimate a value by self-normalised scores, sum w r / sum w (the default choice).
+
+    Parameters
+    ----------
+    log, target, weight_bound, privacy, seed, path
+        As for `ips`. A smaller `weight_bound` needs less noise and hides more of the target.
+    """
     trust = check_privacy(privacy, log)
     case = weigh_log(log, target, weight_bound, trust)
     return value_from_sums("snips", case, _release_sums(case, trust, seed, path), seed)
@@ -321,7 +334,15 @@ def switch(
     seed: int | None = None,
     path: str = "messages",
 ) -> Value:
-    """Estimate doubly robustly where w <= `weight_bound`, and by the model alone elsewhere. Arguments as for `dr`."""
+    """Estimate doubly robustly where w <= `weight_bound`, and by the model alone elsewhere.
+
+    Parameters
+    ----------
+    weight_bound
+        Public bound M on the weights of rewards, required; a smaller one needs less noise.
+    log, target, q, privacy, spread, seed, path
+        As for `dr`.
+    """
     return _doubly_robust("switch", log, target, q, weight_bound, privacy, spread, seed, path)
 
 
@@ -336,7 +357,15 @@ def dm(
     seed: int | None = None,
     path: str = "messages",
 ) -> Value:
-    """Estimate by the model alone. The interval does not cover the model's error. Arguments as for `dr`."""
+    """Estimate by the model alone. The interval does not cover the model's error.
+
+    Parameters
+    ----------
+    q
+        Expected rewards as for `dr`, learned from other users.
+    log, target, privacy, spread, seed, path
+        As for `dr`. There are no weights; with privacy, the noise grows with `spread`.
+    """
     return _doubly_robust("dm", log, target, q, math.inf, privacy, spread, seed, path)
 
 
