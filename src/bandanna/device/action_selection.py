@@ -34,7 +34,12 @@ _CERTAIN.setflags(write=False)
 class Choice:
     """The arm of each device, and the probability with which the policy chose it. R = replicate axes.
 
-    `groups` is the index into `Execution.retained_groups` of a device's row; None: the first.
+    Attributes
+    ----------
+    actions, probabilities
+        Chosen arms and their probabilities, (*R, n); NaN where the probability is not computed.
+    groups
+        Index into `Execution.retained_groups` of a device's row, (*R, n), private. None: the first.
     """
 
     actions: Ints  # (*R, n)

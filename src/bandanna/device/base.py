@@ -22,6 +22,11 @@ class Device(ABC):
     """The randomizer of statistics in `domain`.
 
     Each call draws a new message, which is a new release. A repeated transmission must send the first message's bytes.
+
+    Parameters
+    ----------
+    domain
+        Public bounded set of the statistics. Its diameter is the sensitivity that the noise must cover.
     """
 
     domain: Domain

@@ -38,6 +38,19 @@ class Statistic:
 
     The domain clips and seals it; protocols check a statistic without seal again. The count is not private: a
     deployment never publishes it.
+
+    Attributes
+    ----------
+    domain
+        Set that holds the values.
+    values
+        Private rows, (..., users, dim); (..., groups, dim) with `counts`.
+    clipped
+        Moved rows, (...), private.
+    counts
+        Users who share each row, (..., groups). None: one each.
+    seal
+        The checked array.
     """
 
     domain: Domain
@@ -84,7 +97,13 @@ class Statistic:
 
 @dataclass(frozen=True, kw_only=True)
 class Domain(ABC):
-    """A bounded set of vectors of `dim` coordinates."""
+    """A bounded set of vectors of `dim` coordinates.
+
+    Parameters
+    ----------
+    dim
+        Number of coordinates, at most 10^8.
+    """
 
     dim: int
 
@@ -224,7 +243,15 @@ def _format_index(place: tuple[int, ...]) -> str:
 @stored_as("Ball")
 @dataclass(frozen=True, kw_only=True)
 class Ball(Domain):
-    """Vectors of l2 norm at most `bound`: sensitivity 2 bound."""
+    """Vectors of l2 norm at most `bound`: sensitivity 2 bound.
+
+    Parameters
+    ----------
+    dim
+        Number of coordinates.
+    bound
+        Public radius, in the statistic's units. Longer vectors are shortened; noise grows with the radius.
+    """
 
     bound: float = 1.0
 
@@ -259,7 +286,15 @@ class Ball(Domain):
 @stored_as("Box")
 @dataclass(frozen=True, kw_only=True)
 class Box(Domain):
-    """Vectors with every coordinate in [low, high]: sensitivity (high - low) sqrt(dim)."""
+    """Vectors with every coordinate in [low, high]: sensitivity (high - low) sqrt(dim).
+
+    Parameters
+    ----------
+    dim
+        Number of coordinates.
+    low, high
+        Public ends of every coordinate. Values outside are clipped; noise grows with high - low.
+    """
 
     low: float = 0.0
     high: float = 1.0
@@ -394,7 +429,13 @@ def clip_norm(values: Floats, bound: float) -> Floats:
 @stored_as("Bits")
 @dataclass(frozen=True, kw_only=True)
 class Bits(Box):
-    """Values 0 or 1: sensitivity 1, and never rounded on a lattice of whole steps."""
+    """Values 0 or 1: sensitivity 1, and never rounded on a lattice of whole steps.
+
+    Parameters
+    ----------
+    dim, low, high
+        Always 1, 0 and 1; other values are refused.
+    """
 
     dim: int = 1
 
@@ -413,6 +454,15 @@ class SymmetricMatrix(Ball):
     """Symmetric matrices of `size` rows and Frobenius norm at most `bound`, stacked into one vector.
 
     The stack holds the diagonal, then the entries above it times sqrt 2: an isometry, of sensitivity 2 bound.
+
+    Parameters
+    ----------
+    size
+        Number of rows, at most 10,000.
+    bound
+        Public bound on the Frobenius norm; noise grows with it.
+    dim
+        Derived, size (size + 1) / 2.
     """
 
     dim: int = 0  # derived from `size`
@@ -507,8 +557,15 @@ class StreamedStatistic(Statistic):
 class Estimate:
     """An unbiased estimate of the sum of `count` users' statistics.
 
-    `variance` is that of the noise in each coordinate, rounding included (a bound, if it depends on the data). It is
-    public.
+    Attributes
+    ----------
+    total
+        Released sum, (..., dim), public.
+    count
+        Number of users in the sum, public.
+    variance
+        Variance of the noise in each coordinate, rounding included; a bound if it depends on the data. It is
+        public.
     """
 
     total: NDArray[np.float64]  # (..., dim)

@@ -149,6 +149,17 @@ class LinearReport(RegressionReport):
     (calibration="paper" in the local, shuffle and concurrent models).
 
     Squared sensitivity under replacement (proofs.md 0.2): (Y^2 + 2)^2 / 2 if Y^2 <= 2, else 4 Y^2.
+
+    Parameters
+    ----------
+    features
+        Number d of features.
+    reward_bound
+        Public bound Y on |y|. Larger rewards are clipped; sensitivity grows with it.
+    isometric
+        Whether entries above the diagonal have the factor sqrt 2.
+    dim
+        Derived, d + d(d+1)/2.
     """
 
     dim: int = 0  # derived from `features`

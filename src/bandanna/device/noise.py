@@ -266,6 +266,11 @@ class FastNoise(NoiseSource):
 
     Real-valued noise is continuous, within `gaussian_grid_distance` or `laplace_grid_distance` of the secure source's.
     Integer noise has the secure source's distribution, up to the resolution of double-precision uniforms.
+
+    Parameters
+    ----------
+    rng
+        Seeded generator. A party that knows the seed can subtract the noise, so it protects nobody.
     """
 
     secure = False

@@ -58,6 +58,15 @@ class BinomialCounts(Device):
         count = floor(s (x - lower)) + coin(rest) + Bin(b, p)
 
     Privacy: a message alone has only the noise of one user. The totals of a batch are priced (`shuffle_binomial`).
+
+    Parameters
+    ----------
+    domain
+        Public set of the statistics.
+    scale
+        Lattice steps to a unit; fewer steps round more.
+    trials, probability
+        Coins of a user in each coordinate, and the chance of heads. More coins give more noise and privacy.
     """
 
     scale: float
@@ -80,6 +89,13 @@ class RoundedCounts(Device):
     """Sends one count per coordinate without coins, floor(s (x - lower)) + coin(rest), to a mixer that draws the noise.
 
     Privacy: none against the mixer. The totals that it forwards are priced. Bits are sent in `scale` whole copies.
+
+    Parameters
+    ----------
+    domain
+        Public set of the statistics.
+    scale
+        Lattice steps to a unit of the statistic; fewer steps round more.
     """
 
     scale: float
@@ -97,6 +113,15 @@ class RepeatedBits(Device):
     """Sends the number of ones among c `copies` of a bit and b = `trials` fair bits: count = c x + Bin(b, 1/2).
 
     Privacy: a message alone has only the noise of one user. The total of a batch is priced exactly (`shuffle_bits`).
+
+    Parameters
+    ----------
+    domain
+        `Bits()`.
+    copies
+        Number c by which a bit shifts the total.
+    trials
+        Fair bits of each user; more of them give more noise and privacy.
     """
 
     domain: Bits = Bits()
@@ -117,6 +142,13 @@ class RandomizedBit(Device):
     """Randomized response: sends the bit itself, or a false one with probability `lie`.
 
     Privacy: pure, epsilon = log((1 - lie) / lie) for each answer, against everybody (`RandomizedResponse`).
+
+    Parameters
+    ----------
+    domain
+        `Bits()`.
+    lie
+        Probability of a false answer, in (0, 1); 1/2 reveals nothing.
     """
 
     domain: Bits = Bits()
@@ -135,6 +167,13 @@ class RandomizedSign(Device):
     """Randomized response about the sign of a public vector: sends the vector, or its negative with probability `lie`.
 
     Privacy: pure, epsilon = log((1 - lie) / lie) for the sign; none for the line on which the vector lies.
+
+    Parameters
+    ----------
+    domain
+        Ball of the public vectors.
+    lie
+        Probability of the negative vector, in (0, 1); 1/2 hides the sign completely.
     """
 
     domain: Ball
@@ -168,6 +207,13 @@ class LevelRandomizers(Device):
     """Sends the messages of `levels` devices about one statistic, with fresh rounding and fresh coins for each.
 
     Every level draws from its own named stream, so users and batches give the same integers.
+
+    Parameters
+    ----------
+    domain
+        Public set of the statistics.
+    levels
+        Devices of one domain, whose messages are joined in this order. Each message is a release of its own.
     """
 
     levels: tuple[Device, ...]
@@ -191,6 +237,11 @@ class PlainVector(Device):
     """Sends the statistic itself, to a server that is trusted with it.
 
     Privacy: none against the receiver. It is sent in steps of `finest_step(reach)` from the domain's public origin.
+
+    Parameters
+    ----------
+    domain
+        Public set of the statistics; its origin and reach fix the step.
     """
 
     def encode(self, values: Floats, source: NoiseSource) -> Messages:
@@ -207,6 +258,15 @@ class NoisyVector(Device):
         steps = round((x - origin) / grid) + discrete Gaussian(std / grid)                  (secure source)
 
     Privacy: each report is Gaussian DP by itself, mu = Delta_2 / std and the grid's price (`GaussianMechanism`).
+
+    Parameters
+    ----------
+    domain
+        Public set of the statistics.
+    std
+        Standard deviation of a coordinate's noise, in the statistic's units; a larger one is more private.
+    grid
+        Step of the released values, in the same units.
     """
 
     std: float
@@ -248,6 +308,15 @@ class CapRandomizer(Device):
 
     Privacy: pure, against everybody (`mechanisms.noise.PrivUnit`). The numbers of random words, operations and bytes
     are the same for every statistic and outcome, so running times reveal nothing.
+
+    Parameters
+    ----------
+    domain
+        Public set of 2 coordinates or more, inside a ball.
+    cosine, chance
+        Edge of the cap, and the probability to prefer its inside, in [0, 1].
+    candidates, steps
+        Number N, and steps to a standard deviation.
     """
 
     cosine: float
@@ -369,7 +438,13 @@ _KINDS = index_by_stored_name(*_DOMAINS, *_DEVICES, *_SELECTORS, *_STATISTICS)
 
 
 def device_from_parameters(parameters: Mapping[str, Any]) -> Device:
-    """Return the device with these `parameters`."""
+    """Return the device with these `parameters`.
+
+    Parameters
+    ----------
+    parameters
+        Plain values as in `Device.parameters`: the kind, and exactly its fields. Others are refused.
+    """
     made: Device = _one_of(_DEVICES, parameters)
     return made
 

@@ -30,6 +30,17 @@ class ImportanceWeightDomain(Domain):
 
     `moments` adds w^2 rho^2, w^2 rho and w^2 for variances, with factors that keep the diameter at sqrt(1.04) M
     (proofs.md E). `exclusive`: a user has a weight for at most one target.
+
+    Parameters
+    ----------
+    bound
+        Public bound M of weights; larger weights are clipped, and noise grows with M.
+    targets
+        Number of policies, at most 10,000.
+    moments, exclusive
+        As above; both are public and change the sensitivity.
+    dim
+        Derived.
     """
 
     dim: int = 0  # derived
