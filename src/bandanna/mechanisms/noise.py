@@ -356,6 +356,13 @@ class RandomizedResponse(Mechanism):
 
     Privacy: pure epsilon for each number, dim epsilon for all `dim` of a user. The answer to a bit is "x + Z >= 1" with
     Z two-sided geometric, P(Z >= 0) = q, so the event is that release.
+
+    Parameters
+    ----------
+    epsilon
+        Pure privacy loss of each number, finite and at least 10^-12; a smaller one is more private.
+    dim
+        Numbers of a user; their losses add up.
     """
 
     epsilon: float
@@ -419,6 +426,15 @@ class PrivUnit(Mechanism):
     from `chance` and `candidates`.
 
     Privacy: pure, p (1-q) / ((1-p) q) <= e^epsilon for a cap of mass q; steps are in the price (proofs.md D).
+
+    Parameters
+    ----------
+    cosine, chance
+        Edge of the cap in [0, 1], and the probability to prefer its inside.
+    candidates, steps
+        Number N, and steps to a standard deviation of a coordinate.
+    dim
+        Number of coordinates, at least 2.
     """
 
     cosine: float
