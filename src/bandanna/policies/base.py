@@ -41,7 +41,17 @@ class Episode:
 
 @dataclass(frozen=True, kw_only=True)
 class FixedLength(Episode):
-    """An episode of `users` users. The policy learns when it ends."""
+    """An episode of `users` users. The policy learns when it ends.
+
+    Attributes
+    ----------
+    number
+        Index of the episode, from 0.
+    released
+        Whether the policy queries its sums and learns; otherwise nothing is released.
+    users
+        Number of users, public.
+    """
 
     users: int
 
@@ -54,7 +64,17 @@ class FixedLength(Episode):
 
 @dataclass(frozen=True, kw_only=True)
 class StoppedByPublicData(Episode):
-    """An episode that ends when `stopping_round` of public features says so, at most after `users` users."""
+    """An episode that ends when `stopping_round` of public features says so, at most after `users` users.
+
+    Attributes
+    ----------
+    number
+        Index of the episode.
+    released
+        Whether the policy learns from it.
+    users
+        Largest number of users. The end depends on public features alone, so it costs no privacy.
+    """
 
     users: int
 
