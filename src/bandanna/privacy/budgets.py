@@ -30,7 +30,13 @@ class Budget:
 @stored_as("PureDP")
 @dataclass(frozen=True, kw_only=True)
 class PureDP(Budget):
-    """epsilon-DP: P(S) <= e^epsilon Q(S) for every event S."""
+    """epsilon-DP: P(S) <= e^epsilon Q(S) for every event S.
+
+    Parameters
+    ----------
+    epsilon
+        Bound on the log-ratio of probabilities, above 0. A smaller one is more private; inf is no privacy.
+    """
 
     epsilon: float
 
@@ -69,7 +75,15 @@ class PureDP(Budget):
 @stored_as("ApproxDP")
 @dataclass(frozen=True, kw_only=True)
 class ApproxDP(Budget):
-    """(epsilon, delta)-DP: P(S) <= e^epsilon Q(S) + delta for every event S."""
+    """(epsilon, delta)-DP: P(S) <= e^epsilon Q(S) + delta for every event S.
+
+    Parameters
+    ----------
+    epsilon
+        Privacy loss, above 0; inf is no privacy.
+    delta
+        Excess probability that the bound allows, in [0, 1). Choose it well below 1 / number of users.
+    """
 
     epsilon: float
     delta: float
@@ -87,7 +101,13 @@ class ApproxDP(Budget):
 @stored_as("ZCDP")
 @dataclass(frozen=True, kw_only=True)
 class ZCDP(Budget):
-    """rho-zCDP: the Renyi divergence of every order alpha > 1 is at most rho alpha."""
+    """rho-zCDP: the Renyi divergence of every order alpha > 1 is at most rho alpha.
+
+    Parameters
+    ----------
+    rho
+        Divergence per unit of alpha, above 0. A smaller one is more private; inf is no privacy.
+    """
 
     rho: float
 
@@ -130,7 +150,15 @@ class ZCDP(Budget):
 @stored_as("RenyiDP")
 @dataclass(frozen=True, kw_only=True)
 class RenyiDP(Budget):
-    """(alpha, epsilon)-RDP: the Renyi divergence of order alpha > 1 is at most epsilon."""
+    """(alpha, epsilon)-RDP: the Renyi divergence of order alpha > 1 is at most epsilon.
+
+    Parameters
+    ----------
+    alpha
+        Order of the divergence, finite and above 1.
+    epsilon
+        Bound on the divergence, above 0. A smaller one is more private; inf is no privacy.
+    """
 
     alpha: float
     epsilon: float
