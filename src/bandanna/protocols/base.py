@@ -134,7 +134,15 @@ class Protocol(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class BatchProtocol(Protocol):
-    """A protocol that estimates each batch's sum independently of other batches."""
+    """A protocol that estimates each batch's sum independently of other batches.
+
+    Parameters
+    ----------
+    domain, delta
+        As for `Protocol`.
+    participations
+        Largest number of batches with the same user. More of them need more noise.
+    """
 
     @abstractmethod
     def std(self, users: int) -> float:
@@ -250,6 +258,13 @@ class StreamProtocol(Protocol):
 
     States are immutable and join what the mixer holds with what the analyzer holds. After a restart from an old state,
     return the stored release: a second draw would be a second release.
+
+    Parameters
+    ----------
+    domain, delta
+        As for `Protocol`.
+    participations
+        Largest number of steps of the stream with the same user. More of them need more noise.
     """
 
     @abstractmethod

@@ -25,6 +25,13 @@ class Clear(TrustedSumProtocol):
     """Exact sums, without noise: the baseline.
 
     Privacy: none.
+
+    Parameters
+    ----------
+    domain
+        Set to which statistics are clipped, although no noise depends on it.
+    participations, delta
+        As for `Protocol`; without noise they change nothing.
     """
 
     name: ClassVar[str] = "clear"

@@ -62,6 +62,17 @@ class LocalBits(RandomizedResponseProtocol):
 
     Privacy: each answer is pure epsilon-DP on its own. No pure local protocol for bits has less noise. Reference:
     Warner 1965; Kairouz, Oh and Viswanath 2016 (optimality).
+
+    Parameters
+    ----------
+    domain
+        `Bits()`.
+    epsilon
+        Pure privacy loss of one answer, above 0; a smaller one is more private.
+    participations
+        Largest number of answers of a user; their losses compose.
+    delta
+        Delta of the stated guarantee; 0 by default.
     """
 
     domain: Domain = Bits()

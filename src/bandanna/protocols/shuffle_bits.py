@@ -42,6 +42,15 @@ class ShuffleBits(ShuffledCountsProtocol):
     profile of Bin(B b, 1/2) against its shift is computed exactly. With coins="mixer", the shuffler sees every bit.
     Reference: Tenenbaum, Kaplan, Mansour and Stemmer 2021, Algorithm 3. Deviations: fair bits for every user, exact
     calibration, and copies, so that large batches are tight.
+
+    Parameters
+    ----------
+    noise
+        Whole copies, fair bits, and the least number of users in a batch. More bits are more private.
+    coins
+        "device", "checked" or "mixer", as in `CountingMixer`.
+    domain, participations, delta
+        `Bits()`, and as for `Protocol`.
     """
 
     domain: Domain = Bits()
