@@ -128,7 +128,17 @@ class Environment(ABC):
 
 
 class World(ABC):
-    """Worlds of S seeds side by side, read once, in the order of the rounds, in blocks of any size."""
+    """Worlds of S seeds side by side, read once, in the order of the rounds, in blocks of any size.
+
+    Parameters
+    ----------
+    environment
+        The environment that begins the world; it gives `dim`, `n_arms` and the law of rewards.
+    streams
+        Random streams of S seeds, one world each.
+    fixed
+        Whether arms and means stay the same in every round.
+    """
 
     n_arms: int
     binary: bool = False  # rewards are 0 or 1

@@ -238,7 +238,15 @@ class FiniteArms(Environment):
 
 
 class FiniteWorld(World):
-    """World that `FiniteArms` begins."""
+    """World that `FiniteArms` begins.
+
+    Parameters
+    ----------
+    environment
+        The `FiniteArms` of this world.
+    streams
+        Random streams of S seeds, one world each.
+    """
 
     def __init__(self, *, environment: FiniteArms, streams: Streams) -> None:
         super().__init__(environment=environment, streams=streams, fixed=True)

@@ -132,7 +132,19 @@ class PublishedGLM(Environment):
 
 
 class GLMWorld(World):
-    """Worlds with one theta per seed."""
+    """Worlds with one theta per seed.
+
+    Parameters
+    ----------
+    environment
+        The world's environment.
+    streams
+        Random streams of S seeds, one world each.
+    theta
+        Parameters, (S, d).
+    link
+        Map from <x, theta> to the mean reward, cut to [0, the link's bound].
+    """
 
     def __init__(self, *, environment: Environment, streams: Streams, theta: Floats, link: Link) -> None:
         super().__init__(environment=environment, streams=streams)
@@ -145,7 +157,19 @@ class GLMWorld(World):
 
 
 class FreshGLM(GLMWorld):
-    """Worlds of `GeneralisedLinear`: arms uniform in the unit ball."""
+    """Worlds of `GeneralisedLinear`: arms uniform in the unit ball.
+
+    Parameters
+    ----------
+    environment
+        The `GeneralisedLinear` of this world.
+    streams
+        Random streams of S seeds, one world each.
+    theta
+        Parameters, (S, d).
+    link
+        Map from <x, theta> to the mean reward.
+    """
 
     unit = True
 

@@ -48,7 +48,19 @@ class LinearContextual(Environment):
 
 
 class LinearWorld(World):
-    """Worlds with one theta per seed; subclasses define the arms."""
+    """Worlds with one theta per seed; subclasses define the arms.
+
+    Parameters
+    ----------
+    environment
+        The world's environment.
+    streams
+        Random streams of S seeds, one world each.
+    theta
+        Parameters, (S, d); means <x, theta> are clipped to [0, 1].
+    fixed
+        Whether arms stay the same in every round.
+    """
 
     def __init__(self, *, environment: Environment, streams: Streams, theta: Floats, fixed: bool = False) -> None:
         super().__init__(environment=environment, streams=streams, fixed=fixed)
@@ -60,7 +72,19 @@ class LinearWorld(World):
 
 
 class FixedArms(LinearWorld):
-    """Worlds with the same arms in every round."""
+    """Worlds with the same arms in every round.
+
+    Parameters
+    ----------
+    environment
+        The world's environment.
+    streams
+        Random streams of S seeds, one world each.
+    theta
+        Parameters, (S, d).
+    arms
+        Features of the arms, (S, K, d).
+    """
 
     def __init__(self, *, environment: Environment, streams: Streams, theta: Floats, arms: Floats) -> None:
         super().__init__(environment=environment, streams=streams, theta=theta, fixed=True)
@@ -71,7 +95,19 @@ class FixedArms(LinearWorld):
 
 
 class FreshArms(LinearWorld):
-    """Worlds of `LinearContextual` with arms drawn in every round."""
+    """Worlds of `LinearContextual` with arms drawn in every round.
+
+    Parameters
+    ----------
+    environment
+        The `LinearContextual` of this world.
+    streams
+        Random streams of S seeds, one world each.
+    theta
+        Parameters of norm 1, (S, d).
+    fixed
+        False, the default, because arms are drawn in every round.
+    """
 
     unit = True
 
@@ -159,7 +195,19 @@ class DisjointLinear(Environment):
 
 
 class DisjointWorld(World):
-    """World that `DisjointLinear` begins."""
+    """World that `DisjointLinear` begins.
+
+    Parameters
+    ----------
+    environment
+        The `DisjointLinear` of this world.
+    streams
+        Random streams of S seeds, one world each.
+    theta
+        Directions of the arms, (S, K, d).
+    constants
+        Constants c_k in [-1, 1], (S, K).
+    """
 
     def __init__(self, *, environment: Environment, streams: Streams, theta: Floats, constants: Floats) -> None:
         super().__init__(environment=environment, streams=streams)
@@ -210,7 +258,17 @@ class SphereArms(Environment):
 
 
 class SphereWorld(World):
-    """World that `SphereArms` begins."""
+    """World that `SphereArms` begins.
+
+    Parameters
+    ----------
+    environment
+        The `SphereArms` of this world.
+    streams
+        Random streams of S seeds, one world each.
+    theta, arms
+        Unit vectors, (S, d) and (S, K, d); their products are means in [-1, 1].
+    """
 
     def __init__(self, *, environment: Environment, streams: Streams, theta: Floats, arms: Floats) -> None:
         super().__init__(environment=environment, streams=streams, fixed=True)
@@ -256,7 +314,15 @@ class SphereContexts(Environment):
 
 
 class SphereContextsWorld(World):
-    """World that `SphereContexts` begins."""
+    """World that `SphereContexts` begins.
+
+    Parameters
+    ----------
+    environment
+        The `SphereContexts` of this world.
+    streams
+        Random streams of S seeds, one world each.
+    """
 
     def __init__(self, *, environment: SphereContexts, streams: Streams) -> None:
         super().__init__(environment=environment, streams=streams)
@@ -351,7 +417,17 @@ class DriftingContexts(Environment):
 
 
 class DriftingWorld(LinearWorld):
-    """World that `DriftingContexts` begins."""
+    """World that `DriftingContexts` begins.
+
+    Parameters
+    ----------
+    environment
+        The `DriftingContexts` of this world.
+    streams
+        Random streams of S seeds, one world each.
+    frame
+        Orthonormal rows g, b_1, ..., b_m, (S, d, d); theta is 3/4 g.
+    """
 
     def __init__(self, *, environment: DriftingContexts, streams: Streams, frame: Floats) -> None:
         super().__init__(environment=environment, streams=streams, theta=_BEST * frame[:, 0])

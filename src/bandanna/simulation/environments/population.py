@@ -99,7 +99,19 @@ class Population(Environment):
 
 
 class PopulationWorld(World):
-    """Worlds of `Population`: global models and arms of S seeds, and clients."""
+    """Worlds of `Population`: global models and arms of S seeds, and clients.
+
+    Parameters
+    ----------
+    environment
+        The `Population` of this world.
+    streams
+        Random streams of S seeds, one world each.
+    theta
+        Global models, (S, d).
+    arms
+        Features of the arms, (S, K, d), the same in every round.
+    """
 
     environment: Population
 
@@ -234,7 +246,17 @@ class OneClientPerRound(Environment):
 
 
 class OneClientWorld(World):
-    """World that `OneClientPerRound` begins."""
+    """World that `OneClientPerRound` begins.
+
+    Parameters
+    ----------
+    environment
+        The `OneClientPerRound` of this world.
+    streams
+        Random streams of S seeds, one world each.
+    worlds
+        World of the population with the same seeds; it gives arms, (S, K, d), and global means.
+    """
 
     def __init__(self, *, environment: OneClientPerRound, streams: Streams, worlds: PopulationWorld) -> None:
         super().__init__(environment=environment, streams=streams, fixed=True)

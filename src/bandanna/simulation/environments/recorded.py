@@ -87,7 +87,15 @@ class ArrayEnvironment(Environment):
 
 
 class ArrayWorld(World):
-    """World that `ArrayEnvironment` begins."""
+    """World that `ArrayEnvironment` begins.
+
+    Parameters
+    ----------
+    environment
+        The `ArrayEnvironment` of this world.
+    streams
+        Random streams of S seeds, one world each.
+    """
 
     def __init__(self, *, environment: ArrayEnvironment, streams: Streams) -> None:
         super().__init__(environment=environment, streams=streams, fixed=environment.rounds is None)
@@ -154,7 +162,15 @@ class CallableEnvironment(Environment):
 
 
 class CallableWorld(World):
-    """World that `CallableEnvironment` begins."""
+    """World that `CallableEnvironment` begins.
+
+    Parameters
+    ----------
+    environment
+        The `CallableEnvironment` of this world.
+    streams
+        Random streams of S seeds, one world each.
+    """
 
     def __init__(self, *, environment: CallableEnvironment, streams: Streams) -> None:
         super().__init__(environment=environment, streams=streams)
@@ -309,7 +325,15 @@ class Table(Environment):
 
 
 class TableWorld(World):
-    """World that `Table` begins."""
+    """World that `Table` begins.
+
+    Parameters
+    ----------
+    environment
+        The `Table` of this world.
+    streams
+        Random streams of S seeds, one world each.
+    """
 
     def __init__(self, *, environment: Table, streams: Streams) -> None:
         super().__init__(environment=environment, streams=streams)
