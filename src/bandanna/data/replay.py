@@ -565,7 +565,7 @@ def sum_for_warm_start(
     validation.instance("policy", policy, Policy, allowed)
     if not hasattr(policy, "start"):
         raise InvalidArgument("policy", type(policy).__name__, allowed)
-    policy = policy.with_arms(log.n_arms if arms is None else len(arms))
+    policy = policy.with_arms(log.n_arms)
     if arms is not None and getattr(policy, "n_arms", None) is not None:
         log = log.ordered(arms)
     check_log_fits(policy, log)
