@@ -37,7 +37,13 @@ NUMBERS = [0, 1, -1, 2, 3, 7, 10**6, 10**9, 2**31, 2**53 + 1, 2**63, 10**30, 10*
 NUMBERS += [-0.0, 0.5, 1.5, -1.0, 5e-324, 1e-300, 1 - 1e-16, 1e16, 1e300, 1.7e308, math.inf, -math.inf, math.nan]
 NUMBERS += [1j, Fraction(1, 3), Fraction(1, 10**400), Fraction(10**400), Decimal(1), Decimal("NaN"), True, False]
 SCALARS = [np.float16(0.5), np.float32("inf"), np.longdouble("1e400"), np.int8(3), np.uint64(2**64 - 1), np.bool_(True)]
-SCALARS += [np.str_("a"), np.bytes_(b"a"), np.timedelta64(3), np.timedelta64("NaT"), np.datetime64("2020-01-01")]
+SCALARS += [
+    np.str_("a"),
+    np.bytes_(b"a"),
+    np.timedelta64(3, "s"),
+    np.timedelta64("NaT", "s"),
+    np.datetime64("2020-01-01"),
+]
 SCALARS += [np.complex64(1), np.void(b"a"), pd.NA, pd.NaT, np.ma.masked]
 TEXTS = ["", "a", "1", "nan", "x\ny", "x" * 10**5, "\ud800", "blt", "paper", "best", b"", b"1"]
 THINGS: list[Any] = [None, [], (), {}, set(), range(3), type, len, Rude(), RudeNumber(0.5), object()]

@@ -419,7 +419,7 @@ def test_a_numpy_id_counts_as_the_plain_number(kind: type[np.integer[Any]]) -> N
 
 @pytest.mark.parametrize(
     "user",
-    [True, np.True_, 3.0, np.float64(3), 10**5000, pd.NA, np.timedelta64(3), "", b"a", ("a",), np.ma.masked],
+    [True, np.True_, 3.0, np.float64(3), 10**5000, pd.NA, np.timedelta64(3, "s"), "", b"a", ("a",), np.ma.masked],
     ids=lambda user: type(user).__name__,
 )
 def test_a_bad_id_is_refused_and_leaves_no_decision(user: Any) -> None:

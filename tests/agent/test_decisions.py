@@ -231,7 +231,7 @@ def test_bad_contexts_are_refused_and_leave_no_slot(bad: Any, named: str) -> Non
     assert agent.decisions == 0
 
 
-@pytest.mark.parametrize("reward", [np.nan, np.inf, "1", None, 1j, [1.0], 10**400, pd.NA, np.timedelta64(1)])
+@pytest.mark.parametrize("reward", [np.nan, np.inf, "1", None, 1j, [1.0], 10**400, pd.NA, np.timedelta64(1, "s")])
 def test_a_bad_reward_is_refused_and_the_slot_stays_open(reward: Any) -> None:
     agent = Agent(policy=policy())
     decision = agent.act(contexts()[0])

@@ -183,7 +183,7 @@ def test_statistics_that_are_not_finite_are_refused(bad: float, clip: bool) -> N
     [
         (None, "list with a NoneType at [1, 0]"),
         (pd.NA, "list with a NAType at [1, 0]"),
-        (np.timedelta64(1), "list with a timedelta64 at [1, 0]"),
+        (np.timedelta64(1, "s"), "list with a timedelta64 at [1, 0]"),
         (10**400, "list with a number too large for a float at [1, 0]"),
     ],
 )

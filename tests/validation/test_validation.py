@@ -58,7 +58,7 @@ class Rude(float):
 NEVER: list[Any] = [True, False, np.True_, None, "1", b"1", [1.0], (1,), {}, 1j, Decimal(1), math.nan, np.nan]
 NEVER += [
     Rude(0.5),
-    np.timedelta64(1),
+    np.timedelta64(1, "s"),
     np.datetime64(1, "s"),
     np.array([1.0, 2.0]),
     pd.NA,
