@@ -17,6 +17,7 @@ from typing import Any, NoReturn, TypeVar
 from weakref import WeakValueDictionary
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bandanna.errors import BandannaError, InvalidArgument, Unreadable, describe_json_error, raise_without_context
 
@@ -44,9 +45,17 @@ def check_fields(kind: type, parts: Mapping[str, Any]) -> dict[str, Any]:
         made[name] = int(value) if whole else value
         if not matches_type(made[name], hint):
             raise ValueError(f"{kind.__name__}.{name} has the wrong type, {type(value).__name__}")
-        if typing.get_origin(hint) is np.ndarray:
+        if _find_number(hint) is not None:
             made[name] = np.asarray(value)
     return made
+
+
+def _find_number(hint: Any) -> Any:
+    """Return the type of the numbers of an array, else None; with NumPy 2.5, NDArray is an origin of its own."""
+    origin, inside = typing.get_origin(hint), typing.get_args(hint)
+    if origin is np.ndarray:
+        return typing.get_args(inside[1])[0]
+    return inside[0] if origin is NDArray else None
 
 
 def matches_type(value: Any, hint: Any) -> bool:
@@ -54,8 +63,8 @@ def matches_type(value: Any, hint: Any) -> bool:
     origin, inside = typing.get_origin(hint), typing.get_args(hint)
     if origin in (types.UnionType, typing.Union):
         return any(matches_type(value, one) for one in inside)
-    if origin is np.ndarray:
-        number = typing.get_args(inside[1])[0]
+    number = _find_number(hint)
+    if number is not None:
         if type(value) in (bool, int, float):  # an array without axes is written as a number
             return bool(np.asarray(value).dtype == number)
         return isinstance(value, np.ndarray) and value.dtype == number
